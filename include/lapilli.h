@@ -1,0 +1,291 @@
+/* Lapilli: language models on any Vulkan GPU.
+ *
+ * A *model* is what a GGUF file says plus the device that holds its weights: immutable once open.
+ * A *session* is one mutable timeline on a model: tokens so far, KV cache, recorded command buffers.
+ *
+ *     struct lap_error err;
+ *     struct lap_model *model;
+ *     struct lap_session *session;
+ *     if (lap_model_open("model.gguf", NULL, &model, &err) ||
+ *         lap_session_create(model, NULL, &session, &err))
+ *             die(err.text);
+ *
+ * Rules that hold for every function
+ * - The library never exits, prints, or installs signal handlers.
+ * - A function that can fail returns a status, 0 for success, and writes one line into *err (which
+ *   may be NULL).  On failure nothing is left half-made and output pointers are set to NULL.
+ * - Option structs may be NULL or zeroed: that means the documented defaults.
+ * - Text is UTF-8.  Tokens are int32_t ids, 0 to n_vocab - 1.  Sizes are bytes, times are seconds.
+ * - A model may be shared between threads; a session belongs to one thread at a time.
+ *   lap_session_cancel alone may be called from anywhere, a signal handler included.
+ */
+#ifndef LAPILLI_H
+#define LAPILLI_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define LAP_VERSION_MAJOR 0
+#define LAP_VERSION_MINOR 1
+#define LAP_VERSION_PATCH 0
+#define LAP_VERSION       "0.1.0"
+
+#define LAP_API __attribute__((visibility("default")))
+
+/* What went wrong; also the exit status of the command. */
+enum lap_status {
+	LAP_OK = 0,
+	LAP_ERROR = 1,       /* anything not listed below */
+	LAP_USAGE = 2,       /* an argument is out of range or does not fit the model */
+	LAP_INVALID = 3,     /* a kernel's result is outside its limit (validation) */
+	LAP_NO_DEVICE = 4,   /* no device fits, or the one named does not exist */
+	LAP_BAD_MODEL = 5,   /* the model file is malformed or of an unsupported kind */
+	LAP_NO_MEMORY = 6,   /* host or device memory is out */
+	LAP_DEVICE_LOST = 7, /* the device was lost; close the model and open it again */
+	LAP_IO = 8,          /* a file cannot be opened, read or written */
+};
+
+struct lap_error {
+	enum lap_status status;
+	char text[1024]; /* one line, no newline at its end */
+};
+
+enum lap_log_level { LAP_LOG_ERROR, LAP_LOG_WARNING, LAP_LOG_INFO, LAP_LOG_DEBUG };
+
+/* Receives one line (no newline) that a user should or may see. */
+typedef void lap_log_fn(void *user, enum lap_log_level level, const char *line);
+
+/* Memory that a function handed out with "release with lap_free". */
+LAP_API void lap_free(void *memory);
+
+/* ---- devices --------------------------------------------------------------------------------- */
+
+enum lap_device_type { /* numbered as VkPhysicalDeviceType */
+	LAP_DEVICE_OTHER = 0,
+	LAP_DEVICE_INTEGRATED = 1,
+	LAP_DEVICE_DISCRETE = 2,
+	LAP_DEVICE_VIRTUAL = 3,
+	LAP_DEVICE_CPU = 4,
+};
+
+/* What matters about a Vulkan device. */
+struct lap_device {
+	uint32_t index; /* its number in the list, as --device takes it */
+	char name[256];
+	char driver[256];      /* driver name and version text */
+	uint8_t uuid[16];      /* VkPhysicalDeviceIDProperties::deviceUUID */
+	uint8_t driver_uuid[16];
+	uint32_t api_version;  /* VK_MAKE_API_VERSION packing */
+	uint32_t driver_version;
+	uint32_t vendor_id, device_id;
+	enum lap_device_type type;
+	uint64_t memory_bytes;        /* largest device-local heap */
+	uint64_t max_storage_bytes;   /* maxStorageBufferRange */
+	uint64_t max_allocation_bytes;
+	uint32_t max_shared_bytes;    /* shared memory of a workgroup */
+	uint32_t max_invocations;     /* of a workgroup */
+	uint32_t subgroup_size, subgroup_min, subgroup_max;
+	bool unified_memory;          /* every device-local heap can be mapped */
+	bool subgroup_arithmetic, float16, storage16, integer_dot, cooperative_matrix, timestamps;
+	char refused[192];            /* why Lapilli cannot use it; "" when it can */
+};
+
+/* Every Vulkan device, in the driver's order; one device behind two drivers counts once.  No Vulkan
+ * on the machine is no failure: *n is 0.  Release with lap_free. */
+LAP_API enum lap_status lap_devices(
+	struct lap_device **devices, uint32_t *n, struct lap_error *err);
+
+/* ---- models ---------------------------------------------------------------------------------- */
+
+struct lap_model;
+
+struct lap_model_options {
+	/* NULL or "": the best device (discrete > integrated > virtual > other > CPU type, then the
+	 * larger memory).  "cpu": the plain C reference.  Else an index, a name or part of one, or a
+	 * UUID in hexadecimal. */
+	const char *device;
+	bool vocab_only;          /* tokenizer and header alone; no device, no weights */
+	uint64_t max_chunk_bytes; /* largest part of a tensor that is bound at once; 0: the device's */
+	bool no_pipeline_cache;   /* do not read or write the pipeline cache file */
+	bool validation;          /* load the Khronos validation layer; its words go to the log */
+	lap_log_fn *log;
+	/* Called while weights are uploaded, `fraction` from 0 to 1; false stops (LAP_ERROR). */
+	bool (*progress)(void *user, double fraction);
+	void *user; /* for log and progress */
+};
+
+/* Opens a GGUF file (version 2 or 3), checks all of it, and uploads the weights.  The format:
+ * github.com/ggml-org/ggml, docs/gguf.md.  Errors: LAP_IO, LAP_BAD_MODEL, LAP_NO_DEVICE,
+ * LAP_NO_MEMORY, LAP_DEVICE_LOST.  Close after its sessions. */
+LAP_API enum lap_status lap_model_open(const char *path, const struct lap_model_options *options,
+	struct lap_model **model, struct lap_error *err);
+
+/* The same from bytes in memory, which must stay until lap_model_close; `name` is for messages. */
+LAP_API enum lap_status lap_model_open_memory(const void *bytes, uint64_t n_bytes, const char *name,
+	const struct lap_model_options *options, struct lap_model **model, struct lap_error *err);
+
+LAP_API void lap_model_close(struct lap_model *model); /* NULL is allowed */
+
+struct lap_tensor_info {
+	const char *name;
+	const char *format; /* "Q8_0" */
+	uint32_t n_dims;
+	uint64_t dims[4];   /* as in the file: dims[0] is the length of a row */
+	uint64_t n_bytes;
+};
+
+/* Valid until lap_model_close. */
+struct lap_model_info {
+	const char *path, *name, *architecture, *tokenizer, *pre_tokenizer;
+	const char *chat_template; /* NULL when the file has none */
+	uint32_t gguf_version;
+	uint32_t n_vocab, n_ctx_train, n_layer, n_embd, n_ff, n_head, n_head_kv, head_dim, n_rot;
+	float rope_theta, rms_eps;
+	int32_t bos, eos;          /* -1 when there is none */
+	bool add_bos, add_eos;
+	uint64_t n_weights;        /* parameters */
+	uint64_t weight_bytes;     /* of all tensors */
+	uint64_t step_bytes;       /* of the weights that one decode step reads */
+	uint64_t file_bytes;
+	uint32_t n_tensors;
+	const struct lap_tensor_info *tensors;
+	const struct lap_device *device; /* NULL for "cpu" and vocab_only */
+	const char *device_name;         /* "cpu" or the Vulkan device's name; "" for vocab_only */
+	uint64_t device_bytes;           /* device memory that the model holds */
+	double load_seconds;
+};
+
+LAP_API const struct lap_model_info *lap_model_info(const struct lap_model *model);
+
+/* ---- text ------------------------------------------------------------------------------------ */
+
+/* Tokens of n_bytes of text, in *tokens (release with lap_free), their number in *n.
+ * add_special: put BOS before and EOS behind, where the model asks for them.
+ * parse_special: text that spells a control token ("<|eot_id|>") becomes that token.
+ * Bytes that are no UTF-8 are kept: as byte tokens where the vocabulary has them, else as the
+ * unknown token. */
+LAP_API enum lap_status lap_tokenize(const struct lap_model *model, const char *text,
+	size_t n_bytes, bool add_special, bool parse_special, int32_t **tokens, size_t *n,
+	struct lap_error *err);
+
+/* The bytes that tokens stand for, in *text (NUL-terminated, release with lap_free), *n_bytes long
+ * (text may hold NULs).  Control tokens are left out unless `special`. */
+LAP_API enum lap_status lap_detokenize(const struct lap_model *model, const int32_t *tokens,
+	size_t n, bool special, char **text, size_t *n_bytes, struct lap_error *err);
+
+/* True when the token ends a generation (EOS, end of turn, ...). */
+LAP_API bool lap_token_is_end(const struct lap_model *model, int32_t token);
+
+/* ---- sessions -------------------------------------------------------------------------------- */
+
+struct lap_session;
+
+enum lap_kv_type { LAP_KV_F16 = 0, LAP_KV_F32 = 1 };
+
+struct lap_session_options {
+	uint32_t n_ctx;   /* tokens the KV cache can hold; 0: the model's, at most 4096 */
+	uint32_t n_batch; /* most prompt tokens computed at once; 0: 512 */
+	enum lap_kv_type type_k, type_v;
+	uint32_t steps_per_submit; /* decode steps in one submit; 0: chosen from measured time */
+	bool logits_all;  /* the prefill computes logits of every row: needed by lap_session_logits */
+};
+
+/* Errors: LAP_USAGE (n_ctx beyond what the device can bind), LAP_NO_MEMORY, LAP_DEVICE_LOST. */
+LAP_API enum lap_status lap_session_create(struct lap_model *model,
+	const struct lap_session_options *options, struct lap_session **session,
+	struct lap_error *err);
+LAP_API void lap_session_destroy(struct lap_session *session); /* NULL is allowed */
+
+LAP_API uint32_t lap_session_n_ctx(const struct lap_session *session);
+
+/* Forgets all tokens. */
+LAP_API void lap_session_clear(struct lap_session *session);
+
+/* Appends n tokens and writes the logits after each: logits[n][n_vocab], float32.  The session must
+ * have been created with logits_all.  LAP_USAGE when they do not fit in n_ctx. */
+LAP_API enum lap_status lap_session_logits(struct lap_session *session, const int32_t *tokens,
+	size_t n, float *logits, struct lap_error *err);
+
+/* Stops the generation in progress after the step it is in.  Safe in a signal handler. */
+LAP_API void lap_session_cancel(struct lap_session *session);
+
+/* ---- generation ------------------------------------------------------------------------------ */
+
+#define LAP_SEED_RANDOM UINT64_MAX
+
+/* Order: repetition, presence and frequency penalties -> temperature -> top_k -> top_p -> min_p ->
+ * draw (Hugging Face's order).  Ties at the top_k threshold stay; greedy ties go to the lowest id.
+ * Random numbers: Philox4x32-10 (Salmon et al. 2011), keyed by seed, counted by position. */
+struct lap_sampling {
+	float temperature; /* <= 0: greedy */
+	int32_t top_k;     /* <= 0 or >= n_vocab: off */
+	float top_p;       /* >= 1: off; <= 0: only the best */
+	float min_p;       /* <= 0: off */
+	float repeat_penalty;    /* Keskar et al. 2019; 1: off */
+	float presence_penalty, frequency_penalty; /* subtracted once / per occurrence; 0: off */
+	int32_t repeat_last_n;   /* tokens the penalties look at; 0: none; -1: n_ctx */
+	uint64_t seed;           /* LAP_SEED_RANDOM: drawn from the system and reported */
+};
+
+/* 0.8, 40, 0.95, 0.05, no penalties over 64 tokens, a random seed. */
+LAP_API struct lap_sampling lap_sampling_default(void);
+
+enum lap_finish { LAP_FINISH_STOP, LAP_FINISH_LENGTH, LAP_FINISH_CANCELLED };
+
+struct lap_generate_options {
+	struct lap_sampling sampling;
+	int64_t n_predict; /* tokens to generate; -1: until the end or a full context */
+	bool ignore_eos;   /* end-of-generation tokens do not stop */
+	bool special;      /* control tokens appear in the text */
+};
+
+/* Counters and times of one lap_generate call. */
+struct lap_generation {
+	enum lap_finish finish;
+	uint64_t seed;         /* the one that was used */
+	size_t n_prompt, n_generated;
+	size_t n_reused;       /* prompt tokens already in the KV cache */
+	double prefill_seconds; /* prompt, up to and without the first token */
+	double first_token_seconds; /* from the call to the first token */
+	double decode_seconds; /* from the first token to the last */
+	double host_cpu_seconds;    /* CPU time of this process */
+	uint32_t prefill_recordings, decode_recordings; /* made by the session so far */
+	uint32_t submits, prefill_submits, decode_submits; /* of this call */
+	uint64_t step_bytes;   /* weights and KV that the last decode step read */
+	uint64_t device_bytes; /* device memory held by model and session */
+	size_t kv_tokens;      /* tokens in the KV cache now */
+};
+
+/* Receives each generated token with the text that became complete with it: n_bytes may be 0 and the
+ * text is whole UTF-8 characters only, but for what the model never completes, which comes with
+ * the last call (token -1).  False stops the generation. */
+typedef bool lap_token_fn(void *user, int32_t token, float log_prob, const char *text,
+	size_t n_bytes);
+
+/* Continues the session with a prompt: the longest common prefix of what the session holds is kept,
+ * the rest is computed, then tokens are generated and handed to `on_token` (may be NULL).
+ * LAP_USAGE when the prompt is empty or does not leave room in n_ctx; LAP_ERROR when the logits are
+ * not numbers. */
+LAP_API enum lap_status lap_generate(struct lap_session *session, const int32_t *prompt, size_t n,
+	const struct lap_generate_options *options, lap_token_fn *on_token, void *user,
+	struct lap_generation *result, struct lap_error *err);
+
+/* ---- about this build ------------------------------------------------------------------------ */
+
+LAP_API const char *lap_version(void);
+/* Lines "key: value": compiler, shader compiler, kernels built, optional variants built or not. */
+LAP_API const char *lap_build_info(void);
+/* Space-separated names, from the tables this build was made of. */
+LAP_API const char *lap_supported_formats(void);
+LAP_API const char *lap_supported_architectures(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,61 @@
+/* Text to tokens and back, from the vocabulary of a GGUF file.
+ *
+ * Two families: "llama" (SentencePiece BPE: scores, byte fallback, space prefix) and "gpt2"
+ * (byte-level BPE over the words of a pre-tokenizer, see pretokenize.h).  Knows no model and no
+ * device; a file without weights is enough. */
+#ifndef LAPILLI_TOKENIZER_H
+#define LAPILLI_TOKENIZER_H
+
+#include "gguf.h"
+
+struct tokenizer; /* immutable once created; may be shared between threads */
+
+/* Everything is checked here: lengths of the arrays against each other, ids against n_vocab, the
+ * pre-tokenizer's name against the list (LAP_BAD_MODEL).  The GGUF must outlive the tokenizer. */
+enum lap_status tokenizer_create(
+	const struct gguf *gguf, struct tokenizer **tokenizer, struct lap_error *err);
+void tokenizer_destroy(struct tokenizer *t); /* NULL is allowed */
+
+/* What info prints and generation needs.  Ids are -1 when there is none. */
+struct tokenizer_info {
+	const char *model; /* "llama", "gpt2" */
+	const char *pre;   /* pre-tokenizer, "" for llama */
+	uint32_t n_vocab;
+	int32_t bos, eos, eot, unknown, padding;
+	bool add_bos, add_eos;
+	bool add_space_prefix;
+};
+
+const struct tokenizer_info *tokenizer_info(const struct tokenizer *t);
+
+/* As lap_tokenize; *tokens is malloc'ed. */
+enum lap_status tokenizer_encode(const struct tokenizer *t, const char *text, size_t n_bytes,
+	bool add_special, bool parse_special, int32_t **tokens, size_t *n, struct lap_error *err);
+
+/* Bytes of one token as they appear inside a text (SPM's underline is a space already), not
+ * NUL-terminated, *n_bytes long.  Control tokens give nothing unless `special`. */
+const char *tokenizer_piece(
+	const struct tokenizer *t, int32_t token, bool special, size_t *n_bytes);
+
+/* True for EOS, EOT, end-of-message and the other tokens that end a generation: those the file's
+ * keys name and the control tokens spelled like one. */
+bool tokenizer_is_end(const struct tokenizer *t, int32_t token);
+
+/* The end-of-generation ids, ascending; valid as long as the tokenizer. */
+const int32_t *tokenizer_ends(const struct tokenizer *t, size_t *n);
+
+/* Streaming: give tokens one by one, take whole characters.  Zeroed is the start of a text. */
+struct decoder {
+	bool special; /* show control tokens */
+	bool started; /* the space that SPM puts before the first word was handled */
+	char pending[4]; /* bytes of a character not yet whole */
+	unsigned n_pending;
+};
+
+/* Appends to *out what became complete with this token. */
+bool decoder_add(
+	const struct tokenizer *t, struct decoder *d, int32_t token, struct text *out);
+/* Appends what was held back and never completed. */
+bool decoder_finish(struct decoder *d, struct text *out);
+
+#endif
