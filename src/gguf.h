@@ -73,4 +73,8 @@ enum lap_status gguf_string(
 /* Element i of a numeric array as a double / float / 64-bit integer. */
 double gguf_number(const struct gguf_kv *kv, uint64_t i);
 
+/* The string for a message: cut to fit, "?" for bytes that are not printable ASCII.  Returns out. */
+#define GGUF_SHOW_BYTES 64
+const char *gguf_show(struct gguf_string s, char out[GGUF_SHOW_BYTES]);
+
 #endif

@@ -1,0 +1,180 @@
+/* What host and shaders say to each other: arguments of every kernel (push constants, at most 128
+ * bytes) and the records that live in buffers.  Included by C and by GLSL; 32-bit fields only, so
+ * that C and std430 lay them out alike. */
+#ifndef LAPILLI_ARGS_H
+#define LAPILLI_ARGS_H
+
+#ifdef LAPILLI_GLSL
+#define u32 uint
+#define f32 float
+#else
+#include <stdint.h>
+typedef uint32_t u32;
+typedef float f32;
+#endif
+
+/* ---- numbers that both sides must agree on ---- */
+
+#define ROW_ALIGN     64 /* a row of activations takes a multiple of this many floats; what is
+                            beyond its columns is 0 and stays 0: nothing writes there */
+#define KV_BLOCK      32 /* positions in a block of the KV cache */
+#define ATTN_SLICE    128 /* positions that one workgroup of attn_decode covers; whole KV blocks */
+#define MAX_HEAD_DIM  256
+#define MAX_GQA       16 /* query heads per KV head that attention takes at most in one workgroup */
+#define MAX_STOPS     32 /* end-of-generation ids of a sequence */
+#define RING_ENTRIES  1024 /* results that may wait for the host */
+#define MAX_SIZES     64 /* distinct dispatch sizes of a plan */
+#define WEIGHT_PAD    256 /* readable bytes behind the last row of a weight chunk: word reads and
+                             the tail of the last unit of 32 weights may touch them */
+
+#define ROW_STRIDE(n) (((n) + ROW_ALIGN - 1) / ROW_ALIGN * ROW_ALIGN)
+
+/* constant_id 1 of attention kernels and rope_kv: head_dim | flags */
+#define ATTN_K_F16 0x10000
+#define ATTN_V_F16 0x20000
+
+/* ---- the step ---- */
+
+struct step_row {
+	u32 token, pos, seq;
+	u32 flags; /* reserved, 0 */
+};
+
+/* A step is a list of rows.  In a buffer: one step_header, then n step_rows. */
+struct step_header {
+	u32 n_rows;
+	u32 n_kv; /* largest pos + 1 of the rows: positions that attention looks at */
+	u32 done; /* nothing is left to do: every dispatch size is 0 */
+	u32 reserved;
+};
+
+/* Rules for the size of a dispatch, from the step's header. */
+#define SIZE_ROWS 0 /* groups_x, groups_y, ceil(n_rows / divisor) */
+#define SIZE_KV   1 /* groups_x, ceil(n_kv / divisor), n_rows */
+#define SIZE_ONE  2 /* groups_x, groups_y, 1 */
+
+/* An entry of the indirect table: x, y, z are a VkDispatchIndirectCommand. */
+struct dispatch_size {
+	u32 x, y, z;
+	u32 rule, groups_x, groups_y, divisor;
+	u32 reserved;
+};
+
+/* ---- a sequence: sampling parameters, stop rules, progress ---- */
+
+struct sequence {
+	u32 greedy;          /* take the largest logit; the other parameters are ignored */
+	f32 inv_temperature; /* 1 / temperature */
+	u32 top_k;           /* 0: off */
+	u32 top_p;           /* share of the mass to keep, times 2^32, rounded; 0: off */
+	u32 use_min_p;
+	f32 log_min_p;       /* ln(min_p): a token stays when scaled logit >= maximum + log_min_p */
+	f32 repeat_penalty;  /* 1: off; logits <= 0 are multiplied by it ... */
+	f32 inv_repeat_penalty; /* ... and positive ones by this, 1 / repeat_penalty */
+	f32 presence_penalty, frequency_penalty;
+	u32 repeat_last_n;   /* tokens in the penalty window; 0: no penalties */
+	u32 seed_lo, seed_hi;
+	u32 n_ctx;           /* positions that the sequence may fill */
+	u32 n_stop;
+	u32 stop[MAX_STOPS];
+	u32 n_left;          /* tokens it may still generate */
+	u32 n_sampled;       /* entries appended to the ring so far */
+	u32 done;
+	u32 error;           /* 1: the logits held a NaN */
+	u32 cancel;          /* set by the host at any time */
+	u32 reserved;
+};
+
+struct ring_entry {
+	u32 token;
+	f32 log_prob; /* of the token among all tokens, after penalties and temperature */
+	u32 step;     /* 1 for the first entry ever appended, then counting up */
+	u32 error;
+};
+
+struct sample_result {
+	u32 token;
+	f32 log_prob;
+	u32 error; /* 1: a logit is NaN; token is 0 then and means nothing */
+	u32 reserved;
+};
+
+/* The history of a sequence, in a buffer: token[n_ctx] by position (prompt and generated), then
+ * count[n_vocab]: how often each token stands in the penalty window. */
+
+/* ---- arguments ---- */
+
+/* x[row] = dequantised row `token` of the embedding.   buffers: x, weights, step
+ * A chunk holds rows first_row .. first_row + n_weight_rows - 1; other tokens are left alone. */
+struct embed_args {
+	u32 n_embd, stride; /* floats of a row of x, and from row to row */
+	u32 first_row, n_weight_rows;
+};
+
+/* out[row] = x[row] / sqrt(mean(x[row]^2) + eps) * weight   (Zhang & Sennrich 2019)
+ * buffers: out, x, weight (f32[n]) */
+struct rmsnorm_args {
+	u32 n, stride_out, stride_x;
+	f32 eps;
+};
+
+/* out[row][o] = sum_i weights[o][i] * x[row][i] (+ bias[o]) (+ residual[row][o])
+ * buffers: out, weights [n_out][n_in], x, bias (f32[n_out]), residual
+ * matvec: one row of the step per workgroup; matmul: rows/group rows. */
+struct matmul_args {
+	u32 n_out, n_in;
+	u32 row_bytes; /* of a row of weights */
+	u32 n_rows;    /* rows that out and x have room for */
+	u32 stride_out, stride_x, stride_residual;
+	u32 has_bias, has_residual;
+};
+
+/* Rotates q and k (RoFormer, Su et al. 2021) and stores k and v at the row's position.
+ * buffers: q_out [row][n_head * head_dim], k cache, v cache, qkv, rope table, step, block table
+ * rope table: f32 [pos][n_rot / 2][2], cosine and sine with every scaling in them.
+ * n_outputs: n_head + n_head_kv; head h < n_head is a query head, the others are KV heads. */
+struct rope_kv_args {
+	u32 n_head, n_head_kv, head_dim, n_rot;
+	u32 neox;           /* pairs (i, i + n_rot/2); otherwise (2i, 2i + 1) */
+	u32 stride_q, stride_qkv;
+	u32 k_offset, v_offset; /* of k and v in a row of qkv, in floats; q is at 0 */
+	u32 n_blocks;       /* entries of a sequence in the block table */
+};
+
+/* Attention (Vaswani et al. 2017) with grouped query heads (Ainslie et al. 2023), causal by
+ * position, online softmax (Milakov & Gimelshein 2018).
+ * attn_decode: partial, q, k cache, v cache, step, block table; grid: KV head, slice, row.
+ *     partial[row][head][slice]: maximum, sum, then head_dim weighted values (2 + head_dim floats)
+ * attn_reduce: out, partial, step; grid: head, -, row
+ * attn_prefill: out, q, k cache, v cache, step, block table; grid: head, -, tile of rows that belong
+ *     to one sequence. */
+struct attn_args {
+	u32 n_head, n_head_kv, head_dim;
+	u32 stride_q, stride_out;
+	u32 n_slices; /* that partial has room for */
+	u32 n_blocks;
+	f32 scale;    /* of q . k */
+};
+
+/* out = silu(gate) * up   (SwiGLU, Shazeer 2020)   buffers: out, gate, up; all with one stride */
+struct glu_args {
+	u32 n, stride;
+};
+
+/* One token per row from its logits.
+ * buffers: results (sample_result[row]), scratch f32[row][stride], logits, sequences, step, history */
+struct sample_args {
+	u32 n_vocab, stride;
+	u32 history_stride; /* words of a sequence's history */
+	u32 n_ctx;          /* of them, tokens by position; counts follow */
+};
+
+/* Appends each row's token to the ring and history, tests the stop rules, advances the step, and
+ * computes the dispatch sizes of the next one (all 0 when every row is done).
+ * buffers: step, sizes (dispatch_size[n_sizes]), sequences, ring, history, results */
+struct control_args {
+	u32 n_sizes;
+	u32 history_stride, n_ctx;
+};
+
+#endif

@@ -1,0 +1,779 @@
+/* The walk through a GGUF file's bytes: see gguf.h.
+ *
+ * Every number of the file passes through struct cursor, which knows how many bytes remain; nothing
+ * is allocated for a count before that many entries could fit.  Knows nothing of models. */
+#include "gguf.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BLOCK_BYTES       16384 /* of the arena; larger requests get a block of their own */
+#define DEFAULT_ALIGNMENT 32
+#define MIN_ALIGNMENT     8     /* as the format asks */
+#define MAX_ALIGNMENT     65536 /* ours: files use 32 */
+#define MAX_NAME_BYTES    65535 /* as the format asks of keys */
+#define MIN_KV_BYTES      14    /* length, one character, type, one byte of value */
+#define MIN_TENSOR_BYTES  33    /* length, one character, one dimension, type, offset */
+#define MIN_STRING_BYTES  8
+
+/* ---- memory: everything a struct gguf points to, released at once ------------------------------ */
+
+struct block {
+	struct block *next;
+	uint64_t used, capacity; /* bytes */
+	max_align_t data[];
+};
+
+/* n * size zeroed bytes; NULL when memory is out. */
+static void *arena_alloc(void **arena, uint64_t n, uint64_t size)
+{
+	uint64_t n_bytes, capacity;
+	if (!size_mul(n, size, &n_bytes) || !size_align(n_bytes, sizeof(max_align_t), &n_bytes))
+		return NULL;
+	struct block *b = *arena;
+	if (!b || n_bytes > b->capacity - b->used) {
+		capacity = n_bytes > BLOCK_BYTES ? n_bytes : BLOCK_BYTES;
+		if (!size_add(sizeof *b, capacity, &size) || !(b = array_alloc(1, size)))
+			return NULL;
+		*b = (struct block){.next = *arena, .capacity = capacity};
+		*arena = b;
+	}
+	void *data = (uint8_t *)b->data + b->used;
+	b->used += n_bytes;
+	return data;
+}
+
+static void arena_free(void *arena)
+{
+	for (struct block *b = arena, *next; b; b = next) {
+		next = b->next;
+		free(b);
+	}
+}
+
+/* ---- little-endian numbers --------------------------------------------------------------------- */
+
+static uint64_t load(const uint8_t *p, unsigned n_bytes)
+{
+	uint64_t value = 0;
+	for (unsigned i = n_bytes; i-- > 0;)
+		value = value << 8 | p[i];
+	return value;
+}
+
+static int64_t load_signed(const uint8_t *p, unsigned n_bytes)
+{
+	uint64_t sign = UINT64_C(1) << (8 * n_bytes - 1);
+	return (int64_t)((load(p, n_bytes) ^ sign) - sign);
+}
+
+static float load_f32(const uint8_t *p)
+{
+	uint32_t bits = (uint32_t)load(p, 4);
+	float value;
+	memcpy(&value, &bits, sizeof value);
+	return value;
+}
+
+static double load_f64(const uint8_t *p)
+{
+	uint64_t bits = load(p, 8);
+	double value;
+	memcpy(&value, &bits, sizeof value);
+	return value;
+}
+
+static const struct {
+	const char *name;
+	unsigned n_bytes; /* of one value; 0 where it varies */
+} types[N_GGUF_TYPES] = {
+	[GGUF_U8] = {"u8", 1},
+	[GGUF_I8] = {"i8", 1},
+	[GGUF_U16] = {"u16", 2},
+	[GGUF_I16] = {"i16", 2},
+	[GGUF_U32] = {"u32", 4},
+	[GGUF_I32] = {"i32", 4},
+	[GGUF_F32] = {"f32", 4},
+	[GGUF_BOOL] = {"bool", 1},
+	[GGUF_STRING] = {"string", 0},
+	[GGUF_ARRAY] = {"array", 0},
+	[GGUF_U64] = {"u64", 8},
+	[GGUF_I64] = {"i64", 8},
+	[GGUF_F64] = {"f64", 8},
+};
+
+/* ---- the cursor -------------------------------------------------------------------------------- */
+
+struct cursor {
+	const uint8_t *data;
+	uint64_t n, at; /* bytes: of the file, read so far */
+	struct gguf *g;
+	struct lap_error *err;
+};
+
+/* Long names are cut in messages, so that the numbers behind them stay visible. */
+#define NAME "%.100s"
+
+#define BAD(c, ...) fail((c)->err, LAP_BAD_MODEL, __VA_ARGS__)
+
+typedef unsigned long long ull; /* what printf's %llu takes */
+
+static uint64_t left(const struct cursor *c)
+{
+	return c->n - c->at;
+}
+
+/* The next n bytes; `where` and `name` say what they belong to. */
+static enum lap_status take(
+	struct cursor *c, uint64_t n, const char *where, const char *name, const uint8_t **bytes)
+{
+	if (n > left(c))
+		return BAD(c,
+			"%s: the file has %llu bytes and ends inside %s" NAME
+			": %llu bytes expected, %llu are left",
+			c->g->path, (ull)c->n, where, name, (ull)n, (ull)left(c));
+	*bytes = c->data + c->at;
+	c->at += n;
+	return LAP_OK;
+}
+
+static enum lap_status take_number(
+	struct cursor *c, unsigned n_bytes, const char *where, const char *name, uint64_t *value)
+{
+	const uint8_t *bytes;
+	enum lap_status status = take(c, n_bytes, where, name, &bytes);
+	if (!status)
+		*value = load(bytes, n_bytes);
+	return status;
+}
+
+static enum lap_status take_string(
+	struct cursor *c, const char *where, const char *name, struct gguf_string *s)
+{
+	uint64_t n;
+	const uint8_t *bytes;
+	enum lap_status status = take_number(c, 8, where, name, &n);
+	if (!status)
+		status = take(c, n, where, name, &bytes);
+	if (!status)
+		*s = (struct gguf_string){(const char *)bytes, n};
+	return status;
+}
+
+/* A key or a tensor's name, copied.  Names go into messages, so they must be printable UTF-8. */
+static enum lap_status take_name(struct cursor *c, const char *what, uint64_t i, const char **name)
+{
+	struct gguf_string s;
+	enum lap_status status = take_string(c, what, "", &s);
+	if (status)
+		return status;
+	if (s.n == 0 || s.n > MAX_NAME_BYTES)
+		return BAD(c, "%s: %s %llu has a name of %llu bytes, expected 1 to %d", c->g->path,
+			what, (ull)i, (ull)s.n, MAX_NAME_BYTES);
+	for (size_t at = 0, n; at < s.n; at += n) {
+		uint32_t code = 0;
+		n = utf8_decode(s.data + at, (size_t)s.n - at, &code);
+		if (n == 0 || code < 0x20 || code == 0x7F)
+			return BAD(c,
+				"%s: the name of %s %llu has the byte 0x%02X, expected "
+				"printable UTF-8",
+				c->g->path, what, (ull)i, (unsigned)(uint8_t)s.data[at]);
+	}
+	char *copy = arena_alloc(&c->g->arena, s.n + 1, 1);
+	if (!copy)
+		return fail_memory(c->err, "a name", s.n + 1);
+	memcpy(copy, s.data, (size_t)s.n);
+	*name = copy;
+	return LAP_OK;
+}
+
+/* ---- key/values -------------------------------------------------------------------------------- */
+
+static enum lap_status read_strings(struct cursor *c, struct gguf_kv *kv)
+{
+	struct gguf_string *strings = arena_alloc(&c->g->arena, kv->n, sizeof *strings);
+	if (!strings)
+		return fail_memory(c->err, kv->key, kv->n * sizeof *strings);
+	kv->strings = strings;
+	for (uint64_t i = 0; i < kv->n; i++) {
+		enum lap_status status = take_string(c, "the value of ", kv->key, &strings[i]);
+		if (status)
+			return status;
+	}
+	return LAP_OK;
+}
+
+static enum lap_status read_values(struct cursor *c, struct gguf_kv *kv)
+{
+	enum gguf_type type = kv->type == GGUF_ARRAY ? kv->element : kv->type;
+	uint64_t smallest = type == GGUF_STRING ? MIN_STRING_BYTES : types[type].n_bytes;
+	if (kv->n > left(c) / smallest)
+		return BAD(c,
+			"%s: " NAME " announces %llu values of type %s, but %llu bytes are left",
+			c->g->path, kv->key, (ull)kv->n, types[type].name, (ull)left(c));
+	kv->data = c->data + c->at;
+	if (type == GGUF_STRING)
+		return read_strings(c, kv);
+	if (type == GGUF_BOOL)
+		for (uint64_t i = 0; i < kv->n; i++)
+			if (kv->data[i] > 1)
+				return BAD(c, "%s: " NAME " has the bool %u, expected 0 or 1",
+					c->g->path, kv->key, kv->data[i]);
+	c->at += kv->n * smallest;
+	return LAP_OK;
+}
+
+static enum lap_status read_kv(struct cursor *c, uint64_t i, struct gguf_kv *kv)
+{
+	uint64_t type;
+	enum lap_status status = take_name(c, "key", i, &kv->key);
+	if (!status)
+		status = take_number(c, 4, "the type of ", kv->key, &type);
+	if (status)
+		return status;
+	if (type >= N_GGUF_TYPES)
+		return BAD(c, "%s: " NAME " has value type %llu, expected 0 to %d", c->g->path,
+			kv->key, (ull)type, N_GGUF_TYPES - 1);
+	kv->type = (enum gguf_type)type;
+	kv->n = 1;
+	if (kv->type == GGUF_ARRAY) {
+		status = take_number(c, 4, "the element type of ", kv->key, &type);
+		if (!status)
+			status = take_number(c, 8, "the length of ", kv->key, &kv->n);
+		if (status)
+			return status;
+		if (type == GGUF_ARRAY)
+			return BAD(c,
+				"%s: " NAME " is an array of arrays, expected an array of numbers, "
+				"bools or strings",
+				c->g->path, kv->key);
+		if (type >= N_GGUF_TYPES)
+			return BAD(c, "%s: " NAME " has elements of type %llu, expected 0 to %d",
+				c->g->path, kv->key, (ull)type, N_GGUF_TYPES - 1);
+		kv->element = (enum gguf_type)type;
+	}
+	return read_values(c, kv);
+}
+
+/* ---- tensors ----------------------------------------------------------------------------------- */
+
+static enum lap_status read_dims(struct cursor *c, struct gguf_tensor *t)
+{
+	uint64_t n_dims;
+	enum lap_status status = take_number(c, 4, "the dimensions of ", t->name, &n_dims);
+	if (status)
+		return status;
+	if (n_dims < 1 || n_dims > ARRAY_COUNT(t->dims))
+		return BAD(c, "%s: " NAME " has %llu dimensions, expected 1 to %zu", c->g->path,
+			t->name, (ull)n_dims, ARRAY_COUNT(t->dims));
+	t->n_dims = (uint32_t)n_dims;
+	for (uint32_t i = 0; i < ARRAY_COUNT(t->dims); i++) {
+		t->dims[i] = 1;
+		if (i < t->n_dims)
+			status = take_number(c, 8, "the dimensions of ", t->name, &t->dims[i]);
+		if (status)
+			return status;
+		if (t->dims[i] == 0)
+			return BAD(c, "%s: dimension %u of " NAME " is 0, expected at least 1",
+				c->g->path, i, t->name);
+	}
+	return LAP_OK;
+}
+
+static enum lap_status read_type(struct cursor *c, struct gguf_tensor *t)
+{
+	uint64_t type;
+	enum lap_status status = take_number(c, 4, "the type of ", t->name, &type);
+	if (status)
+		return status;
+	if (!weight_find((uint32_t)type, &t->weight)) {
+		const char *name = weight_gguf_name((uint32_t)type);
+		return BAD(c, "%s: " NAME " has type %s (%llu), supported are %s", c->g->path,
+			t->name, name ? name : "unknown", (ull)type, weight_list());
+	}
+	const struct weight_format *f = weight_format(t->weight);
+	if (t->dims[0] % f->block_weights)
+		return BAD(c,
+			"%s: rows of " NAME " have %llu weights, expected a multiple of %u for %s",
+			c->g->path, t->name, (ull)t->dims[0], f->block_weights, f->label);
+	bool fits = weight_row_bytes(t->weight, t->dims[0], &t->n_bytes);
+	t->n_weights = t->dims[0];
+	for (uint32_t i = 1; i < t->n_dims && fits; i++)
+		fits = size_mul(t->n_weights, t->dims[i], &t->n_weights) &&
+			size_mul(t->n_bytes, t->dims[i], &t->n_bytes);
+	if (!fits)
+		return BAD(c,
+			"%s: " NAME
+			" is [%llu, %llu, %llu, %llu], expected a size below 2^64 bytes",
+			c->g->path, t->name, (ull)t->dims[0], (ull)t->dims[1], (ull)t->dims[2],
+			(ull)t->dims[3]);
+	return LAP_OK;
+}
+
+/* Leaves the offset's place in t->data: the data section's start is known after the last tensor. */
+static enum lap_status read_tensor(
+	struct cursor *c, uint64_t i, struct gguf_tensor *t, uint64_t *offset)
+{
+	enum lap_status status = take_name(c, "tensor", i, &t->name);
+	if (!status)
+		status = read_dims(c, t);
+	if (!status)
+		status = read_type(c, t);
+	if (!status)
+		status = take_number(c, 8, "the offset of ", t->name, offset);
+	if (!status && *offset % c->g->alignment)
+		return BAD(c, "%s: " NAME " is at offset %llu, expected a multiple of %u",
+			c->g->path, t->name, (ull)*offset, c->g->alignment);
+	return status;
+}
+
+static int compare_places(const void *a, const void *b)
+{
+	const struct gguf_tensor *x = *(struct gguf_tensor *const *)a;
+	const struct gguf_tensor *y = *(struct gguf_tensor *const *)b;
+	return (x->data > y->data) - (x->data < y->data);
+}
+
+/* Data of two tensors that overlap: a small file could else stand for any amount of memory. */
+static enum lap_status check_overlap(struct cursor *c)
+{
+	struct gguf *g = c->g;
+	struct gguf_tensor **order = array_alloc(g->n_tensors, sizeof(struct gguf_tensor *));
+	if (!order)
+		return fail_memory(c->err, "tensors", g->n_tensors * sizeof(struct gguf_tensor *));
+	for (uint64_t i = 0; i < g->n_tensors; i++)
+		order[i] = &g->tensors[i];
+	qsort(order, (size_t)g->n_tensors, sizeof(struct gguf_tensor *), compare_places);
+	enum lap_status status = LAP_OK;
+	for (uint64_t i = 1; i < g->n_tensors && !status; i++)
+		if (order[i]->data < order[i - 1]->data + order[i - 1]->n_bytes)
+			status = BAD(c, "%s: the data of " NAME " and " NAME " overlap", g->path,
+				order[i - 1]->name, order[i]->name);
+	free(order);
+	return status;
+}
+
+/* Where each tensor's data lies, and that the file holds all of it. */
+static enum lap_status place_tensors(struct cursor *c, const uint64_t *offsets)
+{
+	struct gguf *g = c->g;
+	uint64_t start, end = c->at;
+	const char *last = "";
+	if (!size_align(c->at, g->alignment, &start))
+		return BAD(c, "%s: the file is too large", g->path);
+	for (uint64_t i = 0; i < g->n_tensors; i++) {
+		struct gguf_tensor *t = &g->tensors[i];
+		uint64_t at, t_end;
+		if (!size_add(start, offsets[i], &at) || !size_add(at, t->n_bytes, &t_end))
+			return BAD(c, "%s: " NAME " has %llu bytes at offset %llu: past 2^64",
+				g->path, t->name, (ull)t->n_bytes, (ull)offsets[i]);
+		if (t_end > end) {
+			end = t_end;
+			last = t->name;
+		}
+		if (t_end <= c->n)
+			t->data = c->data + at;
+	}
+	if (end > c->n)
+		return BAD(c,
+			"%s: the file has %llu of %llu bytes (" NAME
+			" ends there): it is cut off, or its offsets are wrong",
+			g->path, (ull)c->n, (ull)end, last);
+	return check_overlap(c);
+}
+
+static enum lap_status read_tensors(struct cursor *c)
+{
+	struct gguf *g = c->g;
+	uint64_t *offsets = array_alloc(g->n_tensors, sizeof *offsets);
+	g->tensors = arena_alloc(&g->arena, g->n_tensors, sizeof *g->tensors);
+	enum lap_status status = LAP_OK;
+	if (!offsets || !g->tensors)
+		status = fail_memory(c->err, "tensors", g->n_tensors * sizeof *g->tensors);
+	for (uint64_t i = 0; i < g->n_tensors && !status; i++)
+		status = read_tensor(c, i, &g->tensors[i], &offsets[i]);
+	if (!status)
+		status = place_tensors(c, offsets);
+	free(offsets);
+	return status;
+}
+
+/* ---- names: pointers in the order of the names, so that equal ones are neighbours ---------------- */
+
+struct index {
+	struct gguf_kv **kv;
+	struct gguf_tensor **tensors;
+};
+
+static int compare_keys(const void *a, const void *b)
+{
+	return strcmp((*(struct gguf_kv *const *)a)->key, (*(struct gguf_kv *const *)b)->key);
+}
+
+static int compare_names(const void *a, const void *b)
+{
+	return strcmp(
+		(*(struct gguf_tensor *const *)a)->name, (*(struct gguf_tensor *const *)b)->name);
+}
+
+static int compare_key(const void *key, const void *b)
+{
+	return strcmp(key, (*(struct gguf_kv *const *)b)->key);
+}
+
+static int compare_name(const void *name, const void *b)
+{
+	return strcmp(name, (*(struct gguf_tensor *const *)b)->name);
+}
+
+static enum lap_status index_kv(struct cursor *c)
+{
+	struct gguf *g = c->g;
+	struct index *index = g->index;
+	index->kv = arena_alloc(&g->arena, g->n_kv, sizeof(struct gguf_kv *));
+	if (!index->kv)
+		return fail_memory(c->err, "keys", g->n_kv * sizeof(struct gguf_kv *));
+	for (uint64_t i = 0; i < g->n_kv; i++)
+		index->kv[i] = &g->kv[i];
+	qsort(index->kv, (size_t)g->n_kv, sizeof(struct gguf_kv *), compare_keys);
+	for (uint64_t i = 1; i < g->n_kv; i++)
+		if (compare_keys(&index->kv[i - 1], &index->kv[i]) == 0)
+			return BAD(c, "%s: the key " NAME " is there twice, expected once", g->path,
+				index->kv[i]->key);
+	return LAP_OK;
+}
+
+static enum lap_status index_tensors(struct cursor *c)
+{
+	struct gguf *g = c->g;
+	struct index *index = g->index;
+	index->tensors = arena_alloc(&g->arena, g->n_tensors, sizeof(struct gguf_tensor *));
+	if (!index->tensors)
+		return fail_memory(c->err, "tensors", g->n_tensors * sizeof(struct gguf_tensor *));
+	for (uint64_t i = 0; i < g->n_tensors; i++)
+		index->tensors[i] = &g->tensors[i];
+	qsort(index->tensors, (size_t)g->n_tensors, sizeof(struct gguf_tensor *), compare_names);
+	for (uint64_t i = 1; i < g->n_tensors; i++)
+		if (compare_names(&index->tensors[i - 1], &index->tensors[i]) == 0)
+			return BAD(c, "%s: the tensor " NAME " is there twice, expected once",
+				g->path, index->tensors[i]->name);
+	return LAP_OK;
+}
+
+/* ---- the file ---------------------------------------------------------------------------------- */
+
+static bool starts_with(const struct cursor *c, const void *bytes, uint64_t n)
+{
+	return c->n >= n && memcmp(c->data, bytes, (size_t)n) == 0;
+}
+
+static bool looks_like_html(const struct cursor *c)
+{
+	uint64_t at = 0;
+	while (at < c->n && strchr("\xEF\xBB\xBF \t\r\n", c->data[at]) && c->data[at])
+		at++;
+	static const char *const starts[] = {"<!doctype", "<html", "<head", "<?xml"};
+	for (size_t i = 0; i < ARRAY_COUNT(starts); i++) {
+		uint64_t n = strlen(starts[i]), same = 0;
+		while (same < n && at + same < c->n &&
+			(c->data[at + same] |
+				('a' <= starts[i][same] && starts[i][same] <= 'z' ? 0x20 : 0)) ==
+				starts[i][same])
+			same++;
+		if (same == n)
+			return true;
+	}
+	return false;
+}
+
+/* What a file that does not start with "GGUF" is instead; NULL when we do not know. */
+static const char *other_kind(const struct cursor *c)
+{
+	static const struct {
+		const char *magic, *kind;
+	} kinds[] = {
+		{"FUGG", "a big-endian GGUF file, expected a little-endian one"},
+		{"version https://git-lfs",
+			"a Git LFS pointer, not the model itself: fetch it with \"git lfs pull\""},
+		{"PK\x03\x04", "a zip archive (perhaps a PyTorch checkpoint), expected GGUF"},
+		{"\x80\x02", "a Python pickle (perhaps a PyTorch checkpoint), expected GGUF"},
+		{"lmgg", "a GGML file from before GGUF: convert it again"},
+		{"fmgg", "a GGML file from before GGUF: convert it again"},
+		{"tjgg", "a GGML file from before GGUF: convert it again"},
+		{"\x1F\x8B", "compressed with gzip: unpack it first"},
+		{"\xFD"
+		 "7zXZ",
+			"compressed with xz: unpack it first"},
+		{"\x28\xB5\x2F\xFD", "compressed with zstd: unpack it first"},
+	};
+	for (size_t i = 0; i < ARRAY_COUNT(kinds); i++)
+		if (starts_with(c, kinds[i].magic, strlen(kinds[i].magic)))
+			return kinds[i].kind;
+	if (looks_like_html(c))
+		return "a web page, not the model itself: the download went wrong";
+	if (c->n >= 10 && c->data[8] == '{' && load(c->data, 8) < (UINT64_C(1) << 32))
+		return "a safetensors file, expected GGUF";
+	return NULL;
+}
+
+static enum lap_status read_header(struct cursor *c)
+{
+	static const char magic[] = "GGUF";
+	const char *path = c->g->path;
+	if (c->n == 0)
+		return BAD(c, "%s: the file is empty, expected GGUF", path);
+	if (!starts_with(c, magic, 4)) {
+		const char *kind = other_kind(c);
+		if (kind)
+			return BAD(c, "%s: this is %s", path, kind);
+		if (c->n < 4)
+			return BAD(
+				c, "%s: the file has %llu bytes, expected GGUF", path, (ull)c->n);
+		return BAD(c,
+			"%s: the file starts with the bytes %02X %02X %02X %02X, expected "
+			"\"GGUF\"",
+			path, c->data[0], c->data[1], c->data[2], c->data[3]);
+	}
+	c->at = 4;
+	uint64_t version;
+	enum lap_status status = take_number(c, 4, "the header", "", &version);
+	if (status)
+		return status;
+	if (version == 1)
+		return BAD(c, "%s: GGUF version 1, expected 2 or 3: convert the model again", path);
+	if (version && (version & 0xFFFF) == 0)
+		return BAD(c, "%s: a big-endian GGUF file, expected a little-endian one", path);
+	if (version != 2 && version != 3)
+		return BAD(c, "%s: GGUF version %llu, expected 2 or 3", path, (ull)version);
+	c->g->version = (uint32_t)version;
+	status = take_number(c, 8, "the header", "", &c->g->n_tensors);
+	if (!status)
+		status = take_number(c, 8, "the header", "", &c->g->n_kv);
+	if (status)
+		return status;
+	uint64_t most_kv = left(c) / MIN_KV_BYTES, most_tensors = left(c) / MIN_TENSOR_BYTES;
+	if (c->g->n_kv > most_kv || c->g->n_tensors > most_tensors)
+		return BAD(c,
+			"%s: the header announces %llu keys and %llu tensors, at most %llu or %llu "
+			"fit into the %llu bytes that follow",
+			path, (ull)c->g->n_kv, (ull)c->g->n_tensors, (ull)most_kv,
+			(ull)most_tensors, (ull)left(c));
+	return LAP_OK;
+}
+
+static enum lap_status read_alignment(struct cursor *c)
+{
+	static const char key[] = "general.alignment";
+	struct gguf *g = c->g;
+	const struct gguf_kv *kv = gguf_find(g, key);
+	g->alignment = DEFAULT_ALIGNMENT;
+	if (!kv)
+		return LAP_OK;
+	if (kv->type != GGUF_U32)
+		return BAD(c, "%s: %s is of type %s, expected u32", g->path, key,
+			types[kv->type].name);
+	uint32_t n = (uint32_t)load(kv->data, 4);
+	if (n < MIN_ALIGNMENT || n > MAX_ALIGNMENT || (n & (n - 1)))
+		return BAD(c, "%s: %s is %u, expected a power of two from %d to %d", g->path, key,
+			n, MIN_ALIGNMENT, MAX_ALIGNMENT);
+	g->alignment = n;
+	return LAP_OK;
+}
+
+static enum lap_status read_file(struct cursor *c)
+{
+	struct gguf *g = c->g;
+	enum lap_status status = read_header(c);
+	if (status)
+		return status;
+	g->kv = arena_alloc(&g->arena, g->n_kv, sizeof *g->kv);
+	g->index = arena_alloc(&g->arena, 1, sizeof(struct index));
+	if (!g->kv || !g->index)
+		return fail_memory(c->err, "keys", g->n_kv * sizeof *g->kv);
+	for (uint64_t i = 0; i < g->n_kv && !status; i++)
+		status = read_kv(c, i, &g->kv[i]);
+	if (!status)
+		status = index_kv(c);
+	if (!status)
+		status = read_alignment(c);
+	if (!status)
+		status = read_tensors(c);
+	if (!status)
+		status = index_tensors(c);
+	return status;
+}
+
+enum lap_status gguf_open(const void *bytes, uint64_t n_bytes, const char *path, struct gguf **gguf,
+	struct lap_error *err)
+{
+	*gguf = NULL;
+	struct gguf *g = array_alloc(1, sizeof *g);
+	if (!g)
+		return fail_memory(err, "a model file", sizeof *g);
+	uint64_t n_path = path ? strlen(path) : 0;
+	char *copy = arena_alloc(&g->arena, n_path + 1, 1);
+	if (!copy) {
+		free(g);
+		return fail_memory(err, "a path", n_path + 1);
+	}
+	if (path)
+		memcpy(copy, path, (size_t)n_path);
+	g->path = copy;
+	g->n_file_bytes = n_bytes;
+	struct cursor c = {.data = bytes, .n = n_bytes, .g = g, .err = err};
+	enum lap_status status = read_file(&c);
+	if (status)
+		gguf_close(g);
+	else
+		*gguf = g;
+	return status;
+}
+
+void gguf_close(struct gguf *g)
+{
+	if (!g)
+		return;
+	arena_free(g->arena);
+	free(g);
+}
+
+/* ---- look-up ----------------------------------------------------------------------------------- */
+
+const struct gguf_kv *gguf_find(const struct gguf *g, const char *key)
+{
+	const struct index *index = g->index;
+	struct gguf_kv **found = g->n_kv
+		? bsearch(key, index->kv, (size_t)g->n_kv, sizeof(struct gguf_kv *), compare_key)
+		: NULL;
+	return found ? *found : NULL;
+}
+
+const struct gguf_tensor *gguf_find_tensor(const struct gguf *g, const char *name)
+{
+	const struct index *index = g->index;
+	struct gguf_tensor **found = g->n_tensors
+		? bsearch(name, index->tensors, (size_t)g->n_tensors, sizeof(struct gguf_tensor *),
+			  compare_name)
+		: NULL;
+	return found ? *found : NULL;
+}
+
+static enum lap_status wrong_type(
+	const struct gguf *g, const struct gguf_kv *kv, const char *expected, struct lap_error *err)
+{
+	if (kv->type == GGUF_ARRAY)
+		return fail(err, LAP_BAD_MODEL, "%s: " NAME " is an array of %llu %s, expected %s",
+			g->path, kv->key, (ull)kv->n, types[kv->element].name, expected);
+	return fail(err, LAP_BAD_MODEL, "%s: " NAME " is of type %s, expected %s", g->path, kv->key,
+		types[kv->type].name, expected);
+}
+
+/* Element i as an integer: false when the type is none. */
+static bool integer(const struct gguf_kv *kv, uint64_t i, bool *negative, uint64_t *value)
+{
+	enum gguf_type type = kv->type == GGUF_ARRAY ? kv->element : kv->type;
+	unsigned n_bytes = types[type].n_bytes;
+	const uint8_t *p = kv->data + i * n_bytes;
+	*negative = false;
+	switch (type) {
+	case GGUF_U8:
+	case GGUF_U16:
+	case GGUF_U32:
+	case GGUF_U64:
+		*value = load(p, n_bytes);
+		return true;
+	case GGUF_I8:
+	case GGUF_I16:
+	case GGUF_I32:
+	case GGUF_I64:
+		*negative = load_signed(p, n_bytes) < 0;
+		*value = (uint64_t)load_signed(p, n_bytes);
+		return true;
+	default:
+		return false;
+	}
+}
+
+enum lap_status gguf_u32(
+	const struct gguf *g, const char *key, uint32_t *out, struct lap_error *err)
+{
+	const struct gguf_kv *kv = gguf_find(g, key);
+	bool negative;
+	uint64_t value;
+	if (!kv)
+		return LAP_OK;
+	if (kv->type == GGUF_ARRAY || !integer(kv, 0, &negative, &value))
+		return wrong_type(g, kv, "an integer", err);
+	if (negative)
+		return fail(err, LAP_BAD_MODEL, "%s: %s is %lld, expected 0 to %u", g->path, key,
+			(long long)value, UINT32_MAX);
+	if (value > UINT32_MAX)
+		return fail(err, LAP_BAD_MODEL, "%s: %s is %llu, expected 0 to %u", g->path, key,
+			(ull)value, UINT32_MAX);
+	*out = (uint32_t)value;
+	return LAP_OK;
+}
+
+enum lap_status gguf_f32(const struct gguf *g, const char *key, float *out, struct lap_error *err)
+{
+	const struct gguf_kv *kv = gguf_find(g, key);
+	if (!kv)
+		return LAP_OK;
+	if (kv->type != GGUF_F32 && kv->type != GGUF_F64)
+		return wrong_type(g, kv, "f32", err);
+	double value = kv->type == GGUF_F32 ? (double)load_f32(kv->data) : load_f64(kv->data);
+	if (isfinite(value) && fabs(value) > (double)FLT_MAX)
+		return fail(err, LAP_BAD_MODEL, "%s: %s is %g, expected a 32-bit float", g->path,
+			key, value);
+	*out = (float)value;
+	return LAP_OK;
+}
+
+enum lap_status gguf_bool(const struct gguf *g, const char *key, bool *out, struct lap_error *err)
+{
+	const struct gguf_kv *kv = gguf_find(g, key);
+	if (!kv)
+		return LAP_OK;
+	if (kv->type != GGUF_BOOL)
+		return wrong_type(g, kv, "bool", err);
+	*out = kv->data[0] == 1;
+	return LAP_OK;
+}
+
+enum lap_status gguf_string(
+	const struct gguf *g, const char *key, struct gguf_string *out, struct lap_error *err)
+{
+	const struct gguf_kv *kv = gguf_find(g, key);
+	if (!kv)
+		return LAP_OK;
+	if (kv->type != GGUF_STRING)
+		return wrong_type(g, kv, "a string", err);
+	*out = kv->strings[0];
+	return LAP_OK;
+}
+
+double gguf_number(const struct gguf_kv *kv, uint64_t i)
+{
+	enum gguf_type type = kv->type == GGUF_ARRAY ? kv->element : kv->type;
+	bool negative;
+	uint64_t value;
+	if (integer(kv, i, &negative, &value))
+		return negative ? (double)(int64_t)value : (double)value;
+	const uint8_t *p = kv->data + i * types[type].n_bytes;
+	if (type == GGUF_F32)
+		return (double)load_f32(p);
+	if (type == GGUF_F64)
+		return load_f64(p);
+	return type == GGUF_BOOL ? (double)p[0] : 0.0;
+}
+
+const char *gguf_show(struct gguf_string s, char out[GGUF_SHOW_BYTES])
+{
+	size_t n = s.n < GGUF_SHOW_BYTES - 1 ? (size_t)s.n : GGUF_SHOW_BYTES - 1;
+	for (size_t i = 0; i < n; i++)
+		out[i] = s.data[i] >= 0x20 && s.data[i] < 0x7F ? s.data[i] : '?';
+	out[n] = '\0';
+	return out;
+}
