@@ -1,10 +1,28 @@
-/* The table of architectures: see arch.h.  Adding one is a row, unless it needs a new operation. */
+/* The table of architectures and its look-up: see arch.h.  The rows are in arch.def. */
 #include "arch.h"
 
 #include <string.h>
 
-#define ARCHS(ROW)             \
-	/*  name     neox   bias */ \
-	ROW(llama, false, false)   \
-	ROW(qwen2, true, true)
+static const struct arch archs[] = {
+#define ARCH(name, rope_neox, qkv_bias) {#name, rope_neox, qkv_bias},
+#include "arch.def"
+#undef ARCH
+};
 
+const struct arch *arch_find(const char *name, size_t n_bytes)
+{
+	for (size_t i = 0; i < ARRAY_COUNT(archs); i++)
+		if (strlen(archs[i].name) == n_bytes && memcmp(archs[i].name, name, n_bytes) == 0)
+			return &archs[i];
+	return NULL;
+}
+
+const char *arch_list(void)
+{
+#define ARCH(name, rope_neox, qkv_bias) " " #name
+	static const char list[] =
+#include "arch.def"
+		;
+#undef ARCH
+	return list + 1;
+}

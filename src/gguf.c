@@ -142,7 +142,7 @@ static enum lap_status take(
 static enum lap_status take_number(
 	struct cursor *c, unsigned n_bytes, const char *where, const char *name, uint64_t *value)
 {
-	const uint8_t *bytes;
+	const uint8_t *bytes = NULL;
 	enum lap_status status = take(c, n_bytes, where, name, &bytes);
 	if (!status)
 		*value = load(bytes, n_bytes);
@@ -152,8 +152,8 @@ static enum lap_status take_number(
 static enum lap_status take_string(
 	struct cursor *c, const char *where, const char *name, struct gguf_string *s)
 {
-	uint64_t n;
-	const uint8_t *bytes;
+	uint64_t n = 0;
+	const uint8_t *bytes = NULL;
 	enum lap_status status = take_number(c, 8, where, name, &n);
 	if (!status)
 		status = take(c, n, where, name, &bytes);
@@ -165,7 +165,7 @@ static enum lap_status take_string(
 /* A key or a tensor's name, copied.  Names go into messages, so they must be printable UTF-8. */
 static enum lap_status take_name(struct cursor *c, const char *what, uint64_t i, const char **name)
 {
-	struct gguf_string s;
+	struct gguf_string s = {0};
 	enum lap_status status = take_string(c, what, "", &s);
 	if (status)
 		return status;
@@ -227,7 +227,7 @@ static enum lap_status read_values(struct cursor *c, struct gguf_kv *kv)
 
 static enum lap_status read_kv(struct cursor *c, uint64_t i, struct gguf_kv *kv)
 {
-	uint64_t type;
+	uint64_t type = 0;
 	enum lap_status status = take_name(c, "key", i, &kv->key);
 	if (!status)
 		status = take_number(c, 4, "the type of ", kv->key, &type);
@@ -261,7 +261,7 @@ static enum lap_status read_kv(struct cursor *c, uint64_t i, struct gguf_kv *kv)
 
 static enum lap_status read_dims(struct cursor *c, struct gguf_tensor *t)
 {
-	uint64_t n_dims;
+	uint64_t n_dims = 0;
 	enum lap_status status = take_number(c, 4, "the dimensions of ", t->name, &n_dims);
 	if (status)
 		return status;
@@ -284,7 +284,7 @@ static enum lap_status read_dims(struct cursor *c, struct gguf_tensor *t)
 
 static enum lap_status read_type(struct cursor *c, struct gguf_tensor *t)
 {
-	uint64_t type;
+	uint64_t type = 0;
 	enum lap_status status = take_number(c, 4, "the type of ", t->name, &type);
 	if (status)
 		return status;
@@ -469,22 +469,21 @@ static bool starts_with(const struct cursor *c, const void *bytes, uint64_t n)
 	return c->n >= n && memcmp(c->data, bytes, (size_t)n) == 0;
 }
 
+/* An error page or a login page, saved under the model's name. */
 static bool looks_like_html(const struct cursor *c)
 {
 	uint64_t at = 0;
-	while (at < c->n && strchr("\xEF\xBB\xBF \t\r\n", c->data[at]) && c->data[at])
+	while (at < c->n && c->data[at] && strchr("\xEF\xBB\xBF \t\r\n", c->data[at]))
 		at++;
-	static const char *const starts[] = {"<!doctype", "<html", "<head", "<?xml"};
-	for (size_t i = 0; i < ARRAY_COUNT(starts); i++) {
-		uint64_t n = strlen(starts[i]), same = 0;
-		while (same < n && at + same < c->n &&
-			(c->data[at + same] |
-				('a' <= starts[i][same] && starts[i][same] <= 'z' ? 0x20 : 0)) ==
-				starts[i][same])
-			same++;
-		if (same == n)
-			return true;
+	char start[10] = {0};
+	for (size_t i = 0; i < sizeof start - 1 && at + i < c->n; i++) {
+		char ch = (char)c->data[at + i];
+		start[i] = ch >= 'A' && ch <= 'Z' ? (char)(ch | 0x20) : ch;
 	}
+	static const char *const tags[] = {"<!doctype", "<html", "<head", "<?xml"};
+	for (size_t i = 0; i < ARRAY_COUNT(tags); i++)
+		if (strncmp(start, tags[i], strlen(tags[i])) == 0)
+			return true;
 	return false;
 }
 
@@ -537,7 +536,7 @@ static enum lap_status read_header(struct cursor *c)
 			path, c->data[0], c->data[1], c->data[2], c->data[3]);
 	}
 	c->at = 4;
-	uint64_t version;
+	uint64_t version = 0;
 	enum lap_status status = take_number(c, 4, "the header", "", &version);
 	if (status)
 		return status;
@@ -553,13 +552,12 @@ static enum lap_status read_header(struct cursor *c)
 		status = take_number(c, 8, "the header", "", &c->g->n_kv);
 	if (status)
 		return status;
-	uint64_t most_kv = left(c) / MIN_KV_BYTES, most_tensors = left(c) / MIN_TENSOR_BYTES;
-	if (c->g->n_kv > most_kv || c->g->n_tensors > most_tensors)
+	if (c->g->n_kv > left(c) / MIN_KV_BYTES || c->g->n_tensors > left(c) / MIN_TENSOR_BYTES)
 		return BAD(c,
-			"%s: the header announces %llu keys and %llu tensors, at most %llu or %llu "
-			"fit into the %llu bytes that follow",
-			path, (ull)c->g->n_kv, (ull)c->g->n_tensors, (ull)most_kv,
-			(ull)most_tensors, (ull)left(c));
+			"%s: the file has %llu bytes, too few for the %llu keys and %llu tensors "
+			"that "
+			"its header announces",
+			path, (ull)c->n, (ull)c->g->n_kv, (ull)c->g->n_tensors);
 	return LAP_OK;
 }
 

@@ -158,8 +158,8 @@ static void scale_min_k4(const uint8_t *s, unsigned g, unsigned *scale, unsigned
 		*scale = s[g] & 63u;
 		*min = s[g + 4] & 63u;
 	} else {
-		*scale = (s[g + 4] & 15u) | (s[g - 4] >> 6) << 4;
-		*min = s[g + 4] >> 4 | (s[g] >> 6) << 4;
+		*scale = (s[g + 4] & 15u) | (s[g - 4] & 0xC0u) >> 2;
+		*min = (unsigned)s[g + 4] >> 4 | (s[g] & 0xC0u) >> 2;
 	}
 }
 
