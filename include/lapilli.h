@@ -77,22 +77,22 @@ enum lap_device_type { /* numbered as VkPhysicalDeviceType */
 struct lap_device {
 	uint32_t index; /* its number in the list, as --device takes it */
 	char name[256];
-	char driver[256];      /* driver name and version text */
-	uint8_t uuid[16];      /* VkPhysicalDeviceIDProperties::deviceUUID */
+	char driver[256]; /* driver name and version text */
+	uint8_t uuid[16]; /* VkPhysicalDeviceIDProperties::deviceUUID */
 	uint8_t driver_uuid[16];
-	uint32_t api_version;  /* VK_MAKE_API_VERSION packing */
+	uint32_t api_version; /* VK_MAKE_API_VERSION packing */
 	uint32_t driver_version;
 	uint32_t vendor_id, device_id;
 	enum lap_device_type type;
-	uint64_t memory_bytes;        /* largest device-local heap */
-	uint64_t max_storage_bytes;   /* maxStorageBufferRange */
+	uint64_t memory_bytes;      /* largest device-local heap */
+	uint64_t max_storage_bytes; /* maxStorageBufferRange */
 	uint64_t max_allocation_bytes;
-	uint32_t max_shared_bytes;    /* shared memory of a workgroup */
-	uint32_t max_invocations;     /* of a workgroup */
+	uint32_t max_shared_bytes; /* shared memory of a workgroup */
+	uint32_t max_invocations;  /* of a workgroup */
 	uint32_t subgroup_size, subgroup_min, subgroup_max;
-	bool unified_memory;          /* every device-local heap can be mapped */
+	bool unified_memory; /* every device-local heap can be mapped */
 	bool subgroup_arithmetic, float16, storage16, integer_dot, cooperative_matrix, timestamps;
-	char refused[192];            /* why Lapilli cannot use it; "" when it can */
+	char refused[192]; /* why Lapilli cannot use it; "" when it can */
 };
 
 /* Every Vulkan device, in the driver's order; one device behind two drivers counts once.  No Vulkan
@@ -110,7 +110,7 @@ struct lap_model_options {
 	 * UUID in hexadecimal. */
 	const char *device;
 	bool vocab_only;          /* tokenizer and header alone; no device, no weights */
-	uint64_t max_chunk_bytes; /* largest part of a tensor that is bound at once; 0: the device's */
+	uint64_t max_chunk_bytes; /* most bytes of a tensor bound at once; 0: the device's limit */
 	bool no_pipeline_cache;   /* do not read or write the pipeline cache file */
 	bool validation;          /* load the Khronos validation layer; its words go to the log */
 	lap_log_fn *log;
@@ -135,7 +135,7 @@ struct lap_tensor_info {
 	const char *name;
 	const char *format; /* "Q8_0" */
 	uint32_t n_dims;
-	uint64_t dims[4];   /* as in the file: dims[0] is the length of a row */
+	uint64_t dims[4]; /* as in the file: dims[0] is the length of a row */
 	uint64_t n_bytes;
 };
 
@@ -146,11 +146,11 @@ struct lap_model_info {
 	uint32_t gguf_version;
 	uint32_t n_vocab, n_ctx_train, n_layer, n_embd, n_ff, n_head, n_head_kv, head_dim, n_rot;
 	float rope_theta, rms_eps;
-	int32_t bos, eos;          /* -1 when there is none */
+	int32_t bos, eos; /* -1 when there is none */
 	bool add_bos, add_eos;
-	uint64_t n_weights;        /* parameters */
-	uint64_t weight_bytes;     /* of all tensors */
-	uint64_t step_bytes;       /* of the weights that one decode step reads */
+	uint64_t n_weights;    /* parameters */
+	uint64_t weight_bytes; /* of all tensors */
+	uint64_t step_bytes;   /* of the weights that one decode step reads */
 	uint64_t file_bytes;
 	uint32_t n_tensors;
 	const struct lap_tensor_info *tensors;
@@ -192,7 +192,7 @@ struct lap_session_options {
 	uint32_t n_batch; /* most prompt tokens computed at once; 0: 512 */
 	enum lap_kv_type type_k, type_v;
 	uint32_t steps_per_submit; /* decode steps in one submit; 0: chosen from measured time */
-	bool logits_all;  /* the prefill computes logits of every row: needed by lap_session_logits */
+	bool logits_all; /* the prefill computes logits of every row: needed by lap_session_logits */
 };
 
 /* Errors: LAP_USAGE (n_ctx beyond what the device can bind), LAP_NO_MEMORY, LAP_DEVICE_LOST. */
@@ -222,14 +222,14 @@ LAP_API void lap_session_cancel(struct lap_session *session);
  * draw (Hugging Face's order).  Ties at the top_k threshold stay; greedy ties go to the lowest id.
  * Random numbers: Philox4x32-10 (Salmon et al. 2011), keyed by seed, counted by position. */
 struct lap_sampling {
-	float temperature; /* <= 0: greedy */
-	int32_t top_k;     /* <= 0 or >= n_vocab: off */
-	float top_p;       /* >= 1: off; <= 0: only the best */
-	float min_p;       /* <= 0: off */
-	float repeat_penalty;    /* Keskar et al. 2019; 1: off */
+	float temperature;                         /* <= 0: greedy */
+	int32_t top_k;                             /* <= 0 or >= n_vocab: off */
+	float top_p;                               /* >= 1: off; <= 0: only the best */
+	float min_p;                               /* <= 0: off */
+	float repeat_penalty;                      /* Keskar et al. 2019; 1: off */
 	float presence_penalty, frequency_penalty; /* subtracted once / per occurrence; 0: off */
-	int32_t repeat_last_n;   /* tokens the penalties look at; 0: none; -1: n_ctx */
-	uint64_t seed;           /* LAP_SEED_RANDOM: drawn from the system and reported */
+	int32_t repeat_last_n; /* tokens the penalties look at; 0: none; -1: n_ctx */
+	uint64_t seed;         /* LAP_SEED_RANDOM: drawn from the system and reported */
 };
 
 /* 0.8, 40, 0.95, 0.05, no penalties over 64 tokens, a random seed. */
@@ -247,14 +247,14 @@ struct lap_generate_options {
 /* Counters and times of one lap_generate call. */
 struct lap_generation {
 	enum lap_finish finish;
-	uint64_t seed;         /* the one that was used */
+	uint64_t seed; /* the one that was used */
 	size_t n_prompt, n_generated;
-	size_t n_reused;       /* prompt tokens already in the KV cache */
-	double prefill_seconds; /* prompt, up to and without the first token */
+	size_t n_reused;            /* prompt tokens already in the KV cache */
+	double prefill_seconds;     /* prompt, up to and without the first token */
 	double first_token_seconds; /* from the call to the first token */
-	double decode_seconds; /* from the first token to the last */
+	double decode_seconds;      /* from the first token to the last */
 	double host_cpu_seconds;    /* CPU time of this process */
-	uint32_t prefill_recordings, decode_recordings; /* made by the session so far */
+	uint32_t prefill_recordings, decode_recordings;    /* made by the session so far */
 	uint32_t submits, prefill_submits, decode_submits; /* of this call */
 	uint64_t step_bytes;   /* weights and KV that the last decode step read */
 	uint64_t device_bytes; /* device memory held by model and session */
@@ -264,8 +264,8 @@ struct lap_generation {
 /* Receives each generated token with the text that became complete with it: n_bytes may be 0 and the
  * text is whole UTF-8 characters only, but for what the model never completes, which comes with
  * the last call (token -1).  False stops the generation. */
-typedef bool lap_token_fn(void *user, int32_t token, float log_prob, const char *text,
-	size_t n_bytes);
+typedef bool lap_token_fn(
+	void *user, int32_t token, float log_prob, const char *text, size_t n_bytes);
 
 /* Continues the session with a prompt: the longest common prefix of what the session holds is kept,
  * the rest is computed, then tokens are generated and handed to `on_token` (may be NULL).

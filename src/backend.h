@@ -55,10 +55,10 @@ struct backend_ops {
 
 struct backend {
 	const struct backend_ops *ops;
-	const char *name;            /* "cpu", or the device's name */
+	const char *name;                /* "cpu", or the device's name */
 	const struct lap_device *device; /* NULL for the CPU reference */
-	uint64_t max_buffer_bytes;   /* largest view an op may bind */
-	uint64_t device_bytes;       /* memory held now */
+	uint64_t max_buffer_bytes;       /* largest view an op may bind */
+	uint64_t device_bytes;           /* memory held now */
 };
 
 /* The plain C reference. */

@@ -11,7 +11,7 @@
 
 #include "lapilli.h"
 
-#define ARRAY_COUNT(a) (sizeof(a) / sizeof((a)[0]))
+#define ARRAY_COUNT(a)    (sizeof(a) / sizeof((a)[0]))
 #define PRINTF_LIKE(f, a) __attribute__((format(printf, f, a)))
 
 /* Writes the message into *err (which may be NULL) and returns `status`, so that a failure is one

@@ -64,27 +64,27 @@ union args {
 
 struct op {
 	enum kernel kernel;
-	enum weight weight;  /* format of the weight operand; 0 when there is none */
-	uint32_t n_outputs;  /* extent along x: outputs, heads; see kernels.def */
-	uint32_t rule;       /* SIZE_ROWS, SIZE_KV, SIZE_ONE */
-	uint32_t constant;   /* specialization constant 1; 0 where the kernel has none */
+	enum weight weight; /* format of the weight operand; 0 when there is none */
+	uint32_t n_outputs; /* extent along x: outputs, heads; see kernels.def */
+	uint32_t rule;      /* SIZE_ROWS, SIZE_KV, SIZE_ONE */
+	uint32_t constant;  /* specialization constant 1; 0 where the kernel has none */
 	struct view buffers[MAX_BUFFERS]; /* in the order of the shader's bindings */
 	union args args;
-	const char *label;   /* of the weight, or the kernel's name; for messages */
-	int32_t layer;       /* -1 outside the layers */
+	const char *label; /* of the weight, or the kernel's name; for messages */
+	int32_t layer;     /* -1 outside the layers */
 };
 
 enum role { ROLE_PREFILL, ROLE_DECODE };
 
 struct plan {
-	enum role role;      /* chooses matmul or matvec, attn_prefill or attn_decode */
-	uint32_t max_rows;   /* rows that the step buffer and all activations have room for */
-	struct view step;    /* step_header, step_row[max_rows] */
-	struct view sizes;   /* dispatch_size[MAX_SIZES]; belongs to this plan alone */
+	enum role role;    /* chooses matmul or matvec, attn_prefill or attn_decode */
+	uint32_t max_rows; /* rows that the step buffer and all activations have room for */
+	struct view step;  /* step_header, step_row[max_rows] */
+	struct view sizes; /* dispatch_size[MAX_SIZES]; belongs to this plan alone */
 	struct op *ops;
 	uint32_t n_ops, capacity;
-	int32_t layer;       /* given to the ops that follow */
-	bool out_of_memory;  /* some append failed: the plan must not be run */
+	int32_t layer;      /* given to the ops that follow */
+	bool out_of_memory; /* some append failed: the plan must not be run */
 };
 
 void plan_free(struct plan *p); /* the list alone; buffers belong to others */
@@ -98,17 +98,17 @@ struct kv_layer {
 
 struct kv_shape {
 	uint32_t n_head, n_head_kv, head_dim;
-	struct view table;  /* u32 [n_seq][n_blocks] */
+	struct view table; /* u32 [n_seq][n_blocks] */
 	uint32_t n_blocks;
-	uint32_t n_ctx;     /* positions a sequence can have */
+	uint32_t n_ctx; /* positions a sequence can have */
 };
 
 /* x = embedding of each row's token. */
 void plan_embed(struct plan *p, struct rows x, const struct weights *token_embd);
 
 /* out = rmsnorm(x) * weight. */
-void plan_rmsnorm(struct plan *p, struct rows out, struct rows x, const struct weights *weight,
-	float eps);
+void plan_rmsnorm(
+	struct plan *p, struct rows out, struct rows x, const struct weights *weight, float eps);
 
 /* out = w x (+ bias) (+ residual).  bias may be NULL or absent; residual.n 0: none.  One op per chunk
  * of w. */

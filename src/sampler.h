@@ -18,8 +18,8 @@ enum lap_status sampler_set(struct sequence *s, const struct lap_sampling *sampl
 
 /* The token after position `pos` from its logits.  count[n_vocab]: how often each token stands in
  * the penalty window.  scratch[n_vocab] is overwritten. */
-struct sample_result sampler_sample(const struct sequence *s, const float *logits,
-	uint32_t n_vocab, const uint32_t *count, uint32_t pos, float *scratch);
+struct sample_result sampler_sample(const struct sequence *s, const float *logits, uint32_t n_vocab,
+	const uint32_t *count, uint32_t pos, float *scratch);
 
 /* The penalty window as it is after tokens[0..n): count[n_vocab] of the last repeat_last_n. */
 void sampler_count(const struct sequence *s, const uint32_t *tokens, uint32_t n, uint32_t *count,
