@@ -15,11 +15,11 @@ struct spirv_key {
 
 #include "spirv_keys.h"
 
-extern const struct spirv spirv_modules[];
+extern const struct spirv spirv_modules[]; /* ends with a row of zeros */
 
 const struct spirv *spirv_find(enum kernel kernel, enum weight weight, const char *variant)
 {
-	for (size_t i = 0; i < N_SPIRV_MODULES; i++) {
+	for (size_t i = 0; spirv_modules[i].name; i++) {
 		const struct spirv_key *key = &spirv_keys[i];
 		if (key->kernel != kernel || key->weight != weight)
 			continue;
@@ -44,7 +44,7 @@ const char *spirv_hash(void)
 {
 	static _Thread_local char hash[17];
 	uint64_t sum = 0;
-	for (size_t i = 0; i < N_SPIRV_MODULES; i++)
+	for (size_t i = 0; spirv_modules[i].name; i++)
 		sum = XXH64(spirv_modules[i].words, spirv_modules[i].n_bytes, sum);
 	snprintf(hash, sizeof(hash), "%016" PRIx64, sum);
 	return hash;
