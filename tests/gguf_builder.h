@@ -99,6 +99,7 @@ static inline void builder_drop(struct builder *b, const char *key)
 			text_free(&b->kv[i].key);
 			text_free(&b->kv[i].value);
 			memmove(&b->kv[i], &b->kv[i + 1], (--b->n_kv - i) * sizeof b->kv[0]);
+			b->kv[b->n_kv] = (struct builder_kv){0};
 			return;
 		}
 }
@@ -217,6 +218,7 @@ static inline void builder_drop_tensor(struct builder *b, const char *name)
 	text_free(&t->name);
 	text_free(&t->data);
 	memmove(t, t + 1, (size_t)(&b->tensors[--b->n_tensors] - t) * sizeof *t);
+	b->tensors[b->n_tensors] = (struct builder_tensor){0};
 }
 
 /* ---- the whole --------------------------------------------------------------------------------- */
@@ -296,10 +298,8 @@ static inline void builder_tiny_vocab(struct builder *b)
 	enum { n = 264, first_byte = 3, first_piece = first_byte + 256 };
 	static const char *const specials[] = {"<unk>", "<s>", "</s>"};
 	static const int32_t special_types[] = {2, 3, 3};
-	static const char *const pieces[] = {"\xE2\x96\x81", "a", "b",
-		"\xE2\x96\x81"
-		"a",
-		"ab"};
+	/* octal: U+2581, the space of SPM vocabularies */
+	static const char *const pieces[] = {"\342\226\201", "a", "b", "\342\226\201a", "ab"};
 	static const float piece_scores[] = {-1, -2, -3, -0.5f, -0.75f};
 	char bytes[256][8];
 	const char *tokens[n];
