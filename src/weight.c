@@ -1,16 +1,10 @@
 /* Plain C decoders of the weight formats, and their table: see weight.h.
  *
  * Each decoder follows the block layout published with ggml (ggml-common.h) in float32, one rounding
- * per operation in the order that defines the format; this file is compiled without contraction. */
+ * per operation in the order that defines the format (the build forbids contraction). */
 #include "weight.h"
 
-#include <math.h>
-#include <stdio.h>
 #include <string.h>
-
-#ifdef __clang__
-#pragma STDC FP_CONTRACT OFF
-#endif
 
 /* ---- numbers ----------------------------------------------------------------------------------- */
 

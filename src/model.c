@@ -1,0 +1,385 @@
+/* Hyperparameters and tensors read from a GGUF file and checked: see model.h, rows in model.def. */
+#include "model.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_HEAD_DIM 256 /* the largest head that attention kernels are built for */
+#define MAX_NAME     128 /* bytes of a key or tensor name that we look up */
+
+struct reader {
+	const struct gguf *g;
+	const struct arch *arch;
+	struct hparams *h;
+	struct lap_error *err;
+};
+
+#define BAD(r, format, ...) fail((r)->err, LAP_BAD_MODEL, "%s: " format, (r)->g->path, __VA_ARGS__)
+
+typedef unsigned long long ull; /* what printf's %llu takes */
+
+/* ---- hyperparameters --------------------------------------------------------------------------- */
+
+/* An array gives one value per layer; layers that differ are beyond the forward pass. */
+static enum lap_status read_u32_per_layer(
+	const struct reader *r, const struct gguf_kv *kv, uint32_t *out)
+{
+	bool integers = kv->element != GGUF_F32 && kv->element != GGUF_F64 &&
+		kv->element != GGUF_BOOL && kv->element != GGUF_STRING;
+	if (!integers || kv->n == 0 || kv->n != r->h->n_layer)
+		return BAD(r,
+			"%s is an array of %llu %s, expected an integer, or one for each layer",
+			kv->key, (ull)kv->n, integers ? "integers" : "values that are no integers");
+	double first = gguf_number(kv, 0);
+	for (uint64_t i = 1; i < kv->n; i++)
+		if (gguf_number(kv, i) != first)
+			return BAD(r,
+				"%s is %.0f for layer 0 and %.0f for layer %llu: layers that "
+				"differ "
+				"are not supported yet",
+				kv->key, first, gguf_number(kv, i), (ull)i);
+	if (first < 0 || first > UINT32_MAX)
+		return BAD(r, "%s is %.0f, expected 0 to %u", kv->key, first, UINT32_MAX);
+	*out = (uint32_t)first;
+	return LAP_OK;
+}
+
+static enum lap_status read_u32(const struct reader *r, const char *key, uint32_t *out)
+{
+	const struct gguf_kv *kv = gguf_find(r->g, key);
+	if (kv && kv->type == GGUF_ARRAY)
+		return read_u32_per_layer(r, kv, out);
+	return gguf_u32(r->g, key, out, r->err);
+}
+
+static enum lap_status read_f32(const struct reader *r, const char *key, float *out)
+{
+	return gguf_f32(r->g, key, out, r->err);
+}
+
+static void make_key(const struct reader *r, char key[MAX_NAME], const char *name)
+{
+	snprintf(key, MAX_NAME, "%s.%s", r->arch->name, name);
+}
+
+static enum lap_status check_present(const struct reader *r, const char *key)
+{
+	return gguf_find(r->g, key) ? LAP_OK : BAD(r, "the key %s is missing", key);
+}
+
+static enum lap_status read_required(const struct reader *r)
+{
+	struct hparams *h = r->h;
+	enum lap_status status = LAP_OK;
+	char key[MAX_NAME];
+#define REQUIRED(field, kind, name)                      \
+	if (!status) {                                   \
+		make_key(r, key, name);                  \
+		status = check_present(r, key);          \
+	}                                                \
+	if (!status)                                     \
+		status = read_##kind(r, key, &h->field); \
+	if (!status && h->field == 0)                    \
+		status = BAD(r, "%s is 0, expected at least 1", key);
+#include "model.def"
+	return status;
+}
+
+/* Needs the required ones, none of them 0. */
+static enum lap_status read_optional(const struct reader *r)
+{
+	struct hparams *h = r->h;
+	enum lap_status status = LAP_OK;
+	char key[MAX_NAME];
+#define OPTIONAL(field, kind, name, fallback)            \
+	if (!status) {                                   \
+		make_key(r, key, name);                  \
+		h->field = fallback;                     \
+		status = read_##kind(r, key, &h->field); \
+	}
+#include "model.def"
+	return status;
+}
+
+static bool string_is(struct gguf_string s, const char *word)
+{
+	return s.n == strlen(word) && memcmp(s.data, word, (size_t)s.n) == 0;
+}
+
+/* Files without a type but with a factor mean linear scaling; so do old files, by another key. */
+static enum lap_status read_rope_scaling(const struct reader *r)
+{
+	static const char *const names[] = {[ROPE_SCALING_NONE] = "none",
+		[ROPE_SCALING_LINEAR] = "linear",
+		[ROPE_SCALING_YARN] = "yarn"};
+	struct hparams *h = r->h;
+	char key[MAX_NAME], shown[GGUF_SHOW_BYTES];
+	make_key(r, key, "rope.scaling.factor");
+	bool has_factor = gguf_find(r->g, key);
+	enum lap_status status = LAP_OK;
+	if (!has_factor) {
+		make_key(r, key, "rope.scale_linear");
+		status = gguf_f32(r->g, key, &h->rope_scale, r->err);
+	}
+	if (status)
+		return status;
+	if (h->rope_scale == 0) /* written by converters for "no scaling" */
+		h->rope_scale = 1;
+	struct gguf_string type = {"linear", strlen("linear")};
+	make_key(r, key, "rope.scaling.type");
+	status = gguf_string(r->g, key, &type, r->err);
+	if (status)
+		return status;
+	size_t i = 0;
+	while (i < ARRAY_COUNT(names) && !string_is(type, names[i]))
+		i++;
+	if (i == ARRAY_COUNT(names))
+		return BAD(r, "%s is \"%s\", supported are none, linear and yarn", key,
+			gguf_show(type, shown));
+	h->rope_scaling = (enum rope_scaling)i;
+	if (h->rope_scaling == ROPE_SCALING_LINEAR && h->rope_scale == 1)
+		h->rope_scaling = ROPE_SCALING_NONE;
+	if (h->rope_scaling == ROPE_SCALING_NONE)
+		h->rope_scale = 1;
+	return LAP_OK;
+}
+
+/* A float that is divided by, or multiplied with, all the way through. */
+static enum lap_status check_positive(const struct reader *r, const char *name, float value)
+{
+	if (isfinite(value) && value > 0)
+		return LAP_OK;
+	return BAD(r, "%s.%s is %g, expected a number above 0", r->arch->name, name, (double)value);
+}
+
+static enum lap_status check_floats(const struct reader *r)
+{
+	const struct hparams *h = r->h;
+	const struct {
+		const char *name;
+		float value;
+	} floats[] = {
+		{"attention.layer_norm_rms_epsilon", h->rms_eps},
+		{"rope.freq_base", h->rope_theta},
+		{"rope.scaling.factor", h->rope_scale},
+		{"rope.scaling.attn_factor", h->rope_attn_factor},
+		{"rope.scaling.yarn_beta_fast", h->yarn_beta_fast},
+		{"rope.scaling.yarn_beta_slow", h->yarn_beta_slow},
+	};
+	enum lap_status status = LAP_OK;
+	for (size_t i = 0; i < ARRAY_COUNT(floats) && !status; i++)
+		status = check_positive(r, floats[i].name, floats[i].value);
+	return status;
+}
+
+static enum lap_status check_heads(const struct reader *r)
+{
+	const struct hparams *h = r->h;
+	const char *arch = r->arch->name;
+	if (h->n_head_kv == 0 || h->n_head % h->n_head_kv)
+		return BAD(r,
+			"%s.attention.head_count_kv is %u, expected a divisor of the %u heads",
+			arch, h->n_head_kv, h->n_head);
+	if (h->head_dim == 0 || h->head_dim % 2 || h->head_dim > MAX_HEAD_DIM)
+		return BAD(r, "heads have %u elements, expected an even number from 2 to %d",
+			h->head_dim, MAX_HEAD_DIM);
+	if (h->head_dim_v != h->head_dim)
+		return BAD(r,
+			"%s.attention.value_length is %u, expected %u as for keys: others are not "
+			"supported yet",
+			arch, h->head_dim_v, h->head_dim);
+	if (h->n_rot == 0 || h->n_rot % 2 || h->n_rot > h->head_dim)
+		return BAD(r, "%s.rope.dimension_count is %u, expected an even number from 2 to %u",
+			arch, h->n_rot, h->head_dim);
+	if (h->n_head > UINT32_MAX / h->head_dim)
+		return BAD(r, "%u heads of %u elements, expected a product below 2^32", h->n_head,
+			h->head_dim);
+	return LAP_OK;
+}
+
+static enum lap_status check_hparams(const struct reader *r)
+{
+	const struct hparams *h = r->h;
+	const char *arch = r->arch->name;
+	if (h->n_layer > r->g->n_tensors)
+		return BAD(r, "%s.block_count is %u, but the file has %llu tensors for them all",
+			arch, h->n_layer, (ull)r->g->n_tensors);
+	if (h->n_ctx_train == 0 || h->rope_ctx_train == 0)
+		return BAD(r, "%s.%s is 0, expected at least 1", arch,
+			h->n_ctx_train ? "rope.scaling.original_context_length" : "context_length");
+	enum lap_status status = check_heads(r);
+	return status ? status : check_floats(r);
+}
+
+/* What would silently compute something else than the file means. */
+static enum lap_status check_supported(const struct reader *r)
+{
+	char key[MAX_NAME];
+	uint32_t n_expert = 0, n_parts = 0;
+	make_key(r, key, "expert_count");
+	enum lap_status status = gguf_u32(r->g, key, &n_expert, r->err);
+	if (!status)
+		status = gguf_u32(r->g, "split.count", &n_parts, r->err);
+	if (status)
+		return status;
+	if (n_expert)
+		return BAD(r, "%s is %u, expected 0: mixture of experts is not supported yet", key,
+			n_expert);
+	if (n_parts > 1)
+		return BAD(r, "one part of a model split into %u, expected a whole one: merge them",
+			n_parts);
+	return LAP_OK;
+}
+
+static enum lap_status read_hparams(const struct reader *r)
+{
+	enum lap_status status = check_supported(r);
+	if (!status)
+		status = read_required(r);
+	if (!status)
+		status = read_optional(r);
+	if (!status)
+		status = read_rope_scaling(r);
+	if (!status)
+		status = check_hparams(r);
+	return status;
+}
+
+/* ---- tensors ----------------------------------------------------------------------------------- */
+
+/* Row names that contain a dot are whole ("attn_q.bias"), the others stand for their ".weight". */
+static enum lap_status read_tensor(const struct reader *r, const char *prefix, const char *row,
+	uint32_t n_rows, uint32_t n_cols, bool needed, struct tensor *out)
+{
+	char name[MAX_NAME];
+	snprintf(name, sizeof name, "%s%s%s", prefix, row, strchr(row, '.') ? "" : ".weight");
+	const struct gguf_tensor *t = gguf_find_tensor(r->g, name);
+	if (!t)
+		return needed ? BAD(r, "the tensor %s is missing", name) : LAP_OK;
+	if (t->dims[0] != n_cols || t->dims[1] != n_rows || t->dims[2] != 1 || t->dims[3] != 1) {
+		char found[128];
+		if (t->n_dims > 2)
+			snprintf(found, sizeof found, "[%llu, %llu, %llu, %llu]", (ull)t->dims[3],
+				(ull)t->dims[2], (ull)t->dims[1], (ull)t->dims[0]);
+		else if (t->n_dims == 2)
+			snprintf(found, sizeof found, "[%llu, %llu]", (ull)t->dims[1],
+				(ull)t->dims[0]);
+		else
+			snprintf(found, sizeof found, "[%llu]", (ull)t->dims[0]);
+		if (n_rows == 1)
+			return BAD(r, "%s is %s, expected [%u]", name, found, n_cols);
+		return BAD(r, "%s is %s, expected [%u, %u]", name, found, n_rows, n_cols);
+	}
+	if (n_rows == 1 && t->weight != WEIGHT_f32)
+		return BAD(r, "%s is %s, expected F32, as all vectors", name,
+			weight_format(t->weight)->label);
+	*out = (struct tensor){.name = t->name,
+		.weight = t->weight,
+		.n_rows = n_rows,
+		.n_cols = n_cols,
+		.data = t->data,
+		.n_bytes = t->n_bytes};
+	return LAP_OK;
+}
+
+/* The embedding has the last word on the size of the vocabulary; the tokens must agree with it. */
+static enum lap_status read_n_vocab(const struct reader *r)
+{
+	static const char tokens_key[] = "tokenizer.ggml.tokens";
+	const struct gguf_tensor *embd = gguf_find_tensor(r->g, "token_embd.weight");
+	const struct gguf_kv *tokens = gguf_find(r->g, tokens_key);
+	if (!embd)
+		return BAD(r, "the tensor %s is missing", "token_embd.weight");
+	if (embd->dims[1] > INT32_MAX)
+		return BAD(r, "%s has %llu rows, expected at most %d", embd->name,
+			(ull)embd->dims[1], INT32_MAX);
+	r->h->n_vocab = (uint32_t)embd->dims[1];
+	if (tokens && (tokens->type != GGUF_ARRAY || tokens->n != r->h->n_vocab))
+		return BAD(r, "%s has %llu tokens, expected %u, the rows of %s", tokens_key,
+			(ull)tokens->n, r->h->n_vocab, embd->name);
+	return LAP_OK;
+}
+
+static enum lap_status read_layer(const struct reader *r, uint32_t il, struct layer *l)
+{
+	const struct hparams *h = r->h;
+	const struct arch *arch = r->arch;
+	enum lap_status status = LAP_OK;
+	char prefix[32];
+	snprintf(prefix, sizeof prefix, "blk.%u.", il);
+#define LAYER_TENSOR(field, name, n_rows, n_cols, needed) \
+	if (!status)                                      \
+		status = read_tensor(r, prefix, name, n_rows, n_cols, needed, &l->field);
+#include "model.def"
+	return status;
+}
+
+static enum lap_status read_tensors(const struct reader *r, struct model *m)
+{
+	const struct hparams *h = r->h;
+	enum lap_status status = read_n_vocab(r);
+#define TENSOR(field, name, n_rows, n_cols, needed) \
+	if (!status)                                \
+		status = read_tensor(r, "", name, n_rows, n_cols, needed, &m->field);
+#include "model.def"
+	if (status)
+		return status;
+	m->tied_output = !m->output.data;
+	if (m->tied_output)
+		m->output = m->token_embd;
+	m->layers = array_alloc(h->n_layer, sizeof *m->layers);
+	if (!m->layers)
+		return fail_memory(r->err, "layers", h->n_layer * (uint64_t)sizeof *m->layers);
+	for (uint32_t il = 0; il < h->n_layer && !status; il++)
+		status = read_layer(r, il, &m->layers[il]);
+	return status;
+}
+
+/* ---- the model --------------------------------------------------------------------------------- */
+
+static enum lap_status read_arch(struct reader *r)
+{
+	static const char key[] = "general.architecture";
+	struct gguf_string name = {0};
+	char shown[GGUF_SHOW_BYTES];
+	enum lap_status status = check_present(r, key);
+	if (!status)
+		status = gguf_string(r->g, key, &name, r->err);
+	if (status)
+		return status;
+	r->arch = arch_find(name.data, (size_t)name.n);
+	if (!r->arch)
+		return BAD(r, "the architecture \"%s\" is not supported, supported are %s",
+			gguf_show(name, shown), arch_list());
+	return LAP_OK;
+}
+
+enum lap_status model_create(const struct gguf *gguf, struct model **model, struct lap_error *err)
+{
+	*model = NULL;
+	struct model *m = array_alloc(1, sizeof *m);
+	if (!m)
+		return fail_memory(err, "a model", sizeof *m);
+	struct reader r = {.g = gguf, .h = &m->h, .err = err};
+	enum lap_status status = read_arch(&r);
+	m->arch = r.arch;
+	if (!status)
+		status = read_hparams(&r);
+	if (!status)
+		status = read_tensors(&r, m);
+	if (status)
+		model_destroy(m);
+	else
+		*model = m;
+	return status;
+}
+
+void model_destroy(struct model *m)
+{
+	if (!m)
+		return;
+	free(m->layers);
+	free(m);
+}
