@@ -12,12 +12,20 @@
 #include "base.h"
 
 /* Writes the sampling fields of *s (not its progress).  LAP_USAGE when a parameter is out of range
- * or not a number; `seed` must be a real seed, not LAP_SEED_RANDOM. */
+ * or not a number; `seed` must be a real seed, not LAP_SEED_RANDOM.
+ *     temperature   <= 0: greedy; else taken as 1e-9 to 1e9
+ *     top_k         <= 0 or >= n_vocab: off
+ *     top_p         >= 1: off; <= 0: greedy
+ *     min_p         <= 0: off; >= 1: the maximum and its ties
+ *     repeat_penalty  1e-6 to 1e6; presence_penalty, frequency_penalty  0 to 1e6
+ *     repeat_last_n   >= -1; -1 or more than n_ctx: n_ctx
+ * The window is empty (s->repeat_last_n 0) when no penalty would change a logit. */
 enum lap_status sampler_set(struct sequence *s, const struct lap_sampling *sampling,
 	uint32_t n_vocab, uint32_t n_ctx, struct lap_error *err);
 
 /* The token after position `pos` from its logits.  count[n_vocab]: how often each token stands in
- * the penalty window.  scratch[n_vocab] is overwritten. */
+ * the penalty window.  scratch[n_vocab] is overwritten.  error 1: a logit is NaN or +infinity, or
+ * all are -infinity; a single -infinity only forbids its token. */
 struct sample_result sampler_sample(const struct sequence *s, const float *logits, uint32_t n_vocab,
 	const uint32_t *count, uint32_t pos, float *scratch);
 
@@ -27,5 +35,30 @@ void sampler_count(const struct sequence *s, const uint32_t *tokens, uint32_t n,
 
 /* Philox4x32-10 (Salmon et al. 2011). */
 void philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
+
+/* ---- inside a draw: what tests and the shader's author look at ---- */
+
+/* exp(y) for y <= 0 in units of 2^-31, rounded down; 0 below about exp(-21.5). */
+uint32_t sampler_mass(float y);
+
+/* A row of logits with its penalties applied and its truncations decided. */
+struct sampler_row {
+	const struct sequence *s;
+	const float *penalised; /* [n_vocab], in the caller's scratch */
+	uint32_t n_vocab;
+	uint32_t error;     /* nothing below is set */
+	uint32_t best;      /* lowest id of the largest penalised logit */
+	uint32_t threshold; /* a token stays when its key is at least this, and min_p holds */
+	uint64_t mass_all;  /* sum of sampler_mass over all tokens ... */
+	uint64_t mass_kept; /* ... and over those that stay */
+};
+
+struct sampler_row sampler_cut(const struct sequence *s, const float *logits, uint32_t n_vocab,
+	const uint32_t *count, float *scratch);
+
+/* Distance of a token's logit below the largest, over temperature: at most 0, -infinity possible.
+ * Its mass is sampler_mass of this. */
+float sampler_distance(const struct sampler_row *row, uint32_t token);
+bool sampler_keeps(const struct sampler_row *row, uint32_t token);
 
 #endif
