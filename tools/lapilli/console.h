@@ -1,0 +1,53 @@
+/* What every command does with its standard streams.
+ *
+ * Owns the state of standard output (the first failed write is remembered), the words on standard
+ * error, JSON on one line, and what ^C does. Knows nothing of models. The streams are never given a
+ * locale: numbers have a point, text goes out as the bytes it is. */
+#ifndef LAPILLI_CONSOLE_H
+#define LAPILLI_CONSOLE_H
+
+#include <jansson.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base.h"
+
+/* Before anything is opened: a standard stream that came closed is replaced by one on which reads or
+ * writes fail, so that no file takes its number; a broken pipe becomes a failed write. */
+void console_open(void);
+
+/* Flushes standard output and returns the exit status: `status`, or LAP_IO with a message when
+ * requested output was lost. A reader that went away is no failure: `status` stays. */
+int console_close(int status);
+
+/* Standard output. False when this or an earlier write failed: there is no use in going on. */
+bool out_write(const void *bytes, size_t n_bytes);
+bool out_printf(const char *format, ...) PRINTF_LIKE(1, 2);
+bool out_flush(void);
+
+/* Writes the value on one line and releases it; NULL: reports that memory is out. */
+int out_json(json_t *value);
+
+/* A JSON string of any bytes: those that are no UTF-8 become U+FFFD. */
+json_t *json_bytes(const char *bytes, size_t n_bytes);
+
+/* n / seconds, 0 when no time has passed (JSON has no infinity). */
+double per_second(double n, double seconds);
+
+/* Lines on standard error: a plain one; "lapilli: " and an error, whose status is returned. */
+void say(const char *format, ...) PRINTF_LIKE(1, 2);
+int report(const struct lap_error *err);
+
+/* "1.2 GB"-like words of a number of bytes, in powers of 1000. Valid until four more were asked for. */
+const char *bytes_text(uint64_t n_bytes);
+
+/* ^C. interrupt_install makes the first one call lap_session_cancel on the session last given to
+ * interrupt_session (may be NULL) and the second end the process with status 130. Without it a ^C
+ * ends the process as usual. interrupted: whether the first has come. */
+void interrupt_install(void);
+void interrupt_session(struct lap_session *session);
+bool interrupted(void);
+#define STATUS_INTERRUPTED (128 + SIGINT)
+
+#endif

@@ -1,0 +1,63 @@
+/* The command `lapilli`: reads the command line, shows help, runs one command. All that a command
+ * line may say is in options.def; what the library does is in include/lapilli.h. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "commands.h"
+#include "console.h"
+
+#if !__has_include("validate.c")
+int command_validate(const struct options *o)
+{
+	(void)o;
+	struct lap_error err;
+	fail(&err, LAP_ERROR, "this build has no validate");
+	return report(&err);
+}
+#endif
+
+static int show_help(const struct options *o)
+{
+	char *page = NULL;
+	size_t n_bytes;
+	FILE *out = open_memstream(&page, &n_bytes);
+	if (out)
+		options_help(o, out);
+	if (!out || fclose(out) != 0) {
+		struct lap_error err;
+		fail_memory(&err, "the help page", 1);
+		return report(&err);
+	}
+	out_write(page, n_bytes);
+	free(page);
+	return LAP_OK;
+}
+
+static int run(const struct options *o)
+{
+	static int (*const commands[N_COMMANDS])(const struct options *) = {
+#define COMMAND(id, letter, arguments, help) command_##id,
+#include "options.def"
+	};
+	if (o->help)
+		return show_help(o);
+	if (o->version)
+		return command_version(o);
+	if (o->list_devices)
+		return command_devices(o);
+	return commands[o->command](o);
+}
+
+int main(int argc, char **argv)
+{
+	console_open();
+	struct options o;
+	struct lap_error err;
+	int status = LAP_OK;
+	if (options_parse(argc, argv, &o, &err))
+		status = report(&err);
+	else
+		status = run(&o);
+	options_release(&o);
+	return console_close(status);
+}

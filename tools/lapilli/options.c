@@ -1,0 +1,525 @@
+/* Parser and help page made from options.def: see options.h. */
+#include "options.h"
+
+#include <errno.h>
+#include <float.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base.h"
+
+enum kind { FLAG, TEXT, INTEGER, NUMBER, SEED, CHOICE, IDS };
+
+enum {
+#define COMMAND(id, letter, arguments, help) letter = 1u << COMMAND_##id,
+#include "options.def"
+};
+
+enum group {
+#define GROUP(id, heading) GROUP_##id,
+#include "options.def"
+	N_GROUPS
+};
+
+static const char *const headings[N_GROUPS] = {
+#define GROUP(id, heading) heading,
+#include "options.def"
+};
+
+static const struct {
+	const char *name, *arguments, *help;
+} commands[N_COMMANDS] = {
+#define COMMAND(id, letter, arguments, help) {#id, arguments, help},
+#include "options.def"
+};
+
+struct option {
+	enum kind kind;
+	size_t offset; /* of its field in struct options */
+	const char *names, *value;
+	double from, to;
+	unsigned commands; /* one bit each */
+	enum group group;
+	const char *help;
+};
+
+static const struct option table[] = {
+#define OPTION(field, kind, names, value, initial, from, to, commands, group, help)              \
+	{kind, offsetof(struct options, field), names, value, from, to, commands, GROUP_##group, \
+		help},
+#include "options.def"
+};
+
+static const struct options defaults = {
+#define OPTION(field, kind, names, value, initial, from, to, commands, group, help) \
+	.field = initial,
+#include "options.def"
+};
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+#define NAME_BYTES 64 /* longer than any name of the table; longer arguments are no names */
+
+/* One name of a row: with dashes as written, without them, and whether it switches the flag off. */
+struct name {
+	const char *shown;
+	size_t n_shown;
+	char bare[NAME_BYTES];
+	bool off;
+};
+
+/* Steps through the names of a row; *cursor starts at its `names`. False at the end. */
+static bool next_name(const char **cursor, struct name *name)
+{
+	name->off = name->off || **cursor == '|';
+	*cursor += strspn(*cursor, " |");
+	name->shown = *cursor;
+	name->n_shown = strcspn(*cursor, " ");
+	*cursor += name->n_shown;
+	const char *more = *cursor + strspn(*cursor, " ");
+	size_t dashes = strspn(name->shown, "-");
+	snprintf(name->bare, sizeof name->bare, "%.*s", (int)(name->n_shown - dashes),
+		name->shown + dashes);
+	if (*more == '|')
+		*cursor = more;
+	return name->n_shown > 0;
+}
+
+/* The name that an argument spells, bare and with '_' as '-': "" when it can be none. */
+static void bare_name(const char *argument, char bare[NAME_BYTES])
+{
+	size_t dashes = strspn(argument, "-");
+	size_t n = strcspn(argument + dashes, "=");
+	bare[0] = '\0';
+	if (dashes > 2 || n == 0 || n >= NAME_BYTES || (dashes == 2 && n == 1))
+		return;
+	for (size_t i = 0; i < n; i++)
+		bare[i] = argument[dashes + i] == '_' ? '-' : argument[dashes + i];
+	bare[n] = '\0';
+}
+
+static const struct option *find_option(const char *bare, bool *off)
+{
+	for (size_t i = 0; *bare && i < ARRAY_COUNT(table); i++) {
+		const char *cursor = table[i].names;
+		for (struct name name = {0}; next_name(&cursor, &name);)
+			if (strcmp(name.bare, bare) == 0) {
+				*off = name.off;
+				return &table[i];
+			}
+	}
+	return NULL;
+}
+
+static unsigned smaller(unsigned a, unsigned b)
+{
+	return a < b ? a : b;
+}
+
+/* Edits (insert, delete, replace, swap neighbours) from one word to the other; both are shorter than
+ * NAME_BYTES. A word that the other begins with is one edit away. */
+static unsigned distance(const char *a, const char *b)
+{
+	size_t n_a = strlen(a), n_b = strlen(b);
+	if (n_a >= 3 && n_a < n_b && strncmp(a, b, n_a) == 0)
+		return 1;
+	unsigned rows[3][NAME_BYTES]; /* of the edit matrix: row i is rows[i % 3] */
+	for (size_t j = 0; j <= n_b; j++)
+		rows[0][j] = (unsigned)j;
+	for (size_t i = 1; i <= n_a; i++) {
+		unsigned *row = rows[i % 3], *above = rows[(i + 2) % 3],
+			 *two_above = rows[(i + 1) % 3];
+		row[0] = (unsigned)i;
+		for (size_t j = 1; j <= n_b; j++) {
+			bool swapped =
+				i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+			row[j] = above[j - 1] + (a[i - 1] != b[j - 1]);
+			row[j] = smaller(row[j], smaller(above[j], row[j - 1]) + 1);
+			if (swapped)
+				row[j] = smaller(row[j], two_above[j - 2] + 1);
+		}
+	}
+	return rows[n_a % 3][n_b];
+}
+
+static enum lap_status unknown_option(
+	const char *argument, enum command command, struct lap_error *err)
+{
+	size_t dashes = strspn(argument, "-");
+	char typed[NAME_BYTES];
+	snprintf(typed, sizeof typed, "%.*s",
+		(int)smaller(NAME_BYTES - 1, (unsigned)strcspn(argument + dashes, "=")),
+		argument + dashes);
+	for (char *c = typed; *c; c++)
+		*c = *c == '_' ? '-' : *c;
+	struct name nearest = {0};
+	unsigned best = UINT_MAX;
+	for (size_t i = 0; i < ARRAY_COUNT(table); i++) {
+		if (!(table[i].commands & 1u << command))
+			continue;
+		const char *cursor = table[i].names;
+		for (struct name name = {0}; next_name(&cursor, &name);) {
+			unsigned edits = distance(typed, name.bare);
+			if (edits < best) {
+				best = edits;
+				nearest = name;
+			}
+		}
+	}
+	return fail(err, LAP_USAGE,
+		"unknown option %s; the nearest is %.*s (all: lapilli %s --help)", argument,
+		(int)nearest.n_shown, nearest.shown, commands[command].name);
+}
+
+static enum lap_status misplaced_option(const char *argument, const struct option *option,
+	enum command command, struct lap_error *err)
+{
+	struct text takers = {0};
+	for (unsigned i = 0; i < N_COMMANDS; i++)
+		if (option->commands & 1u << i)
+			text_printf(&takers, "%s%s", takers.n ? ", " : "", commands[i].name);
+	enum lap_status status = fail(err, LAP_USAGE, "%s is no option of %s, but of %s", argument,
+		commands[command].name, takers.data ? takers.data : "another command");
+	text_free(&takers);
+	return status;
+}
+
+static enum lap_status stray_argument(const char *argument, bool first, struct lap_error *err)
+{
+	unsigned best = UINT_MAX, nearest = 0;
+	for (unsigned i = 0; i < N_COMMANDS; i++) {
+		unsigned edits = strlen(argument) < NAME_BYTES
+			? distance(argument, commands[i].name)
+			: UINT_MAX;
+		if (edits < best) {
+			best = edits;
+			nearest = i;
+		}
+	}
+	if (first && best <= 3)
+		return fail(err, LAP_USAGE, "unknown command %s; the nearest is %s", argument,
+			commands[nearest].name);
+	if (best == 0)
+		return fail(err, LAP_USAGE, "%s: the command goes before all options", argument);
+	return fail(err, LAP_USAGE,
+		"unexpected argument \"%s\": text goes behind -p, a model behind -m", argument);
+}
+
+/* ---- values ---------------------------------------------------------------------------------- */
+
+/* A whole number in decimal, with nothing before or behind it. */
+static bool parse_integer(const char *text, int64_t *value)
+{
+	size_t sign = strspn(text, "+-") > 0;
+	if (text[sign] == '\0' || text[sign + strspn(text + sign, "0123456789")] != '\0')
+		return false;
+	errno = 0;
+	*value = strtoll(text, NULL, 10);
+	return errno == 0;
+}
+
+/* A finite decimal number. The program never calls setlocale, so strtod reads a point everywhere;
+ * the letters of "inf", "nan" and "0x1" are kept from it. */
+static bool parse_number(const char *text, double *value)
+{
+	if (text[0] == '\0' || text[strspn(text, "0123456789.+-eE")] != '\0')
+		return false;
+	char *end;
+	*value = strtod(text, &end);
+	return *end == '\0' && *value >= -DBL_MAX && *value <= DBL_MAX;
+}
+
+static bool parse_seed(const char *text, uint64_t *value)
+{
+	if (strcmp(text, "-1") == 0) {
+		*value = LAP_SEED_RANDOM;
+		return true;
+	}
+	if (text[0] == '\0' || text[strspn(text, "0123456789")] != '\0')
+		return false;
+	errno = 0;
+	*value = strtoull(text, NULL, 10);
+	return errno == 0 && *value != LAP_SEED_RANDOM;
+}
+
+static bool parse_choice(const char *text, const char *words, int *value)
+{
+	size_t n = strlen(text);
+	*value = 0;
+	for (const char *word = words; *word; (*value)++) {
+		size_t n_word = strcspn(word, "|");
+		if (n == n_word && strncmp(text, word, n) == 0)
+			return true;
+		word += n_word + (word[n_word] == '|');
+	}
+	return false;
+}
+
+/* Ids between commas, blanks or both; a JSON list's brackets may stand around them. */
+static enum lap_status parse_ids(
+	const char *name, const char *text, struct id_list *list, struct lap_error *err)
+{
+	static const char blanks[] = " \t\r\n";
+	size_t capacity = strlen(text) / 2 + 1;
+	int32_t *ids = array_alloc(capacity, sizeof *ids);
+	if (!ids)
+		return fail_memory(err, name, capacity * sizeof *ids);
+	size_t n = 0;
+	const char *s = text + strspn(text, blanks);
+	bool bracket = *s == '[';
+	s += bracket;
+	s += strspn(s, blanks);
+	bool comma = false; /* one was read and needs an id behind it */
+	while (*s >= '0' && *s <= '9') {
+		errno = 0;
+		char *end;
+		long long id = strtoll(s, &end, 10);
+		if (errno || id > INT32_MAX)
+			break;
+		ids[n++] = (int32_t)id;
+		s = end + strspn(end, blanks);
+		comma = *s == ',';
+		if (!comma && s == end)
+			break;
+		s += comma;
+		s += strspn(s, blanks);
+	}
+	if (bracket && *s == ']')
+		s = s + 1 + strspn(s + 1, blanks);
+	else if (bracket)
+		comma = true;
+	if (*s || comma) {
+		free(ids);
+		return fail(err, LAP_USAGE,
+			"%s: found \"%.40s\", expected ids from 0 to 2147483647 with commas "
+			"between them",
+			name, *s ? s : text);
+	}
+	free(list->ids);
+	*list = (struct id_list){ids, n};
+	return LAP_OK;
+}
+
+static enum lap_status set_value(const struct option *option, const char *name, const char *text,
+	struct options *o, struct lap_error *err)
+{
+	void *field = (char *)o + option->offset;
+	switch (option->kind) {
+	case FLAG: /* has no value and does not come here */
+		break;
+	case TEXT:
+		*(const char **)field = text;
+		return LAP_OK;
+	case INTEGER: {
+		int64_t value;
+		if (!parse_integer(text, &value) || (double)value < option->from ||
+			(double)value > option->to)
+			return fail(err, LAP_USAGE,
+				"%s: found \"%s\", expected a whole number from %.0f to %.0f", name,
+				text, option->from, option->to);
+		*(int64_t *)field = value;
+		return LAP_OK;
+	}
+	case NUMBER: {
+		double value;
+		if (!parse_number(text, &value) || value < option->from || value > option->to)
+			return fail(err, LAP_USAGE,
+				"%s: found \"%s\", expected a number from %g to %g", name, text,
+				option->from, option->to);
+		*(double *)field = value;
+		return LAP_OK;
+	}
+	case SEED:
+		if (!parse_seed(text, field))
+			return fail(err, LAP_USAGE,
+				"%s: found \"%s\", expected -1 or a whole number from 0 to %llu",
+				name, text, (unsigned long long)LAP_SEED_RANDOM - 1);
+		return LAP_OK;
+	case CHOICE:
+		if (!parse_choice(text, option->value, field))
+			return fail(err, LAP_USAGE, "%s: found \"%s\", expected %s", name, text,
+				option->value);
+		return LAP_OK;
+	case IDS:
+		return parse_ids(name, text, field, err);
+	}
+	return LAP_OK;
+}
+
+/* ---- parser ---------------------------------------------------------------------------------- */
+
+static enum lap_status parse(int argc, char *const *argv, struct options *o, struct lap_error *err)
+{
+	int i = 1;
+	for (unsigned c = 0; argc > 1 && c < N_COMMANDS; c++)
+		if (strcmp(argv[1], commands[c].name) == 0) {
+			o->command = (enum command)c;
+			o->command_named = true;
+			i = 2;
+		}
+	for (bool ended = false; i < argc; i++) {
+		const char *argument = argv[i];
+		if (!ended && strcmp(argument, "--") == 0) {
+			ended = true;
+			continue;
+		}
+		if (ended || argument[0] != '-' || argument[1] == '\0')
+			return stray_argument(argument, i == 1, err);
+
+		char bare[NAME_BYTES];
+		bool off = false;
+		bare_name(argument, bare);
+		const struct option *option = find_option(bare, &off);
+		if (!option)
+			return unknown_option(argument, o->command, err);
+		const char *equals = strchr(argument, '=');
+		char name[NAME_BYTES + 2];
+		snprintf(name, sizeof name, "%.*s", (int)strcspn(argument, "="), argument);
+		if (!(option->commands & 1u << o->command))
+			return misplaced_option(name, option, o->command, err);
+
+		if (option->kind == FLAG) {
+			if (equals)
+				return fail(err, LAP_USAGE, "%s takes no value, found \"%s\"", name,
+					equals + 1);
+			*(bool *)((char *)o + option->offset) = !off;
+			continue;
+		}
+		const char *value = equals ? equals + 1 : argv[++i];
+		if (!value)
+			return fail(err, LAP_USAGE, "%s needs a value: %s %s", name, name,
+				option->value);
+		enum lap_status status = set_value(option, name, value, o, err);
+		if (status)
+			return status;
+	}
+	return LAP_OK;
+}
+
+enum lap_status options_parse(int argc, char *const *argv, struct options *o, struct lap_error *err)
+{
+	*o = defaults;
+	enum lap_status status = parse(argc, argv, o, err);
+	if (status)
+		options_release(o);
+	return status;
+}
+
+void options_release(struct options *o)
+{
+	for (size_t i = 0; i < ARRAY_COUNT(table); i++)
+		if (table[i].kind == IDS) {
+			struct id_list *list = (struct id_list *)((char *)o + table[i].offset);
+			free(list->ids);
+			*list = (struct id_list){0};
+		}
+}
+
+/* ---- help ------------------------------------------------------------------------------------ */
+
+enum { HELP_COLUMN = 34, HELP_WIDTH = 100 }; /* characters */
+
+/* Words of `text` from column HELP_COLUMN on; the cursor stands at column `at`. */
+static void print_wrapped(FILE *out, size_t at, const char *text)
+{
+	if (at + 2 > HELP_COLUMN) {
+		fputc('\n', out);
+		at = 0;
+	}
+	fprintf(out, "%*s", (int)(HELP_COLUMN - at), "");
+	at = HELP_COLUMN;
+	while (*text) {
+		size_t n = strcspn(text, " ");
+		if (at > HELP_COLUMN && at + 1 + n > HELP_WIDTH) {
+			fprintf(out, "\n%*s", HELP_COLUMN, "");
+			at = HELP_COLUMN;
+		} else if (at > HELP_COLUMN) {
+			fputc(' ', out);
+			at++;
+		}
+		fprintf(out, "%.*s", (int)n, text);
+		at += n;
+		text += n + strspn(text + n, " ");
+	}
+	fputc('\n', out);
+}
+
+static void print_option(FILE *out, const struct option *option)
+{
+	struct text names = {0}, help = {0};
+	const char *cursor = option->names;
+	for (struct name name = {0}; next_name(&cursor, &name);)
+		text_printf(&names, "%s%.*s", names.n ? ", " : "  ", (int)name.n_shown, name.shown);
+	if (option->value[0])
+		text_printf(&names, " %s", option->value);
+
+	text_printf(&help, "%s", option->help);
+	const void *initial = (const char *)&defaults + option->offset;
+	if (option->kind == INTEGER)
+		text_printf(&help, " (default %lld)", (long long)*(const int64_t *)initial);
+	if (option->kind == NUMBER)
+		text_printf(&help, " (default %g)", *(const double *)initial);
+	if (option->kind == CHOICE) {
+		const char *word = option->value;
+		for (int i = *(const int *)initial; i > 0; i--)
+			word = strchr(word, '|') + 1;
+		text_printf(&help, " (default %.*s)", (int)strcspn(word, "|"), word);
+	}
+	if (names.data && help.data) {
+		fputs(names.data, out);
+		print_wrapped(out, names.n, help.data);
+	}
+	text_free(&names);
+	text_free(&help);
+}
+
+static void print_options(FILE *out, enum command command)
+{
+	for (unsigned g = 0; g < N_GROUPS; g++) {
+		bool titled = false;
+		for (size_t i = 0; i < ARRAY_COUNT(table); i++) {
+			if (table[i].group != g || !(table[i].commands & 1u << command))
+				continue;
+			if (!titled)
+				fprintf(out, "\n%s\n", headings[g]);
+			titled = true;
+			print_option(out, &table[i]);
+		}
+	}
+}
+
+void options_help(const struct options *o, FILE *out)
+{
+	if (o->command_named) {
+		fprintf(out, "usage: lapilli %s %s\n\n%s: %s\n", commands[o->command].name,
+			commands[o->command].arguments, commands[o->command].name,
+			commands[o->command].help);
+	} else {
+		fputs("Lapilli: language models on any Vulkan GPU\n\n"
+		      "usage: lapilli [command] [options]\n\nCommands\n",
+			out);
+		for (unsigned i = 0; i < N_COMMANDS; i++) {
+			int n = fprintf(out, "  %s", commands[i].name);
+			print_wrapped(out, n > 0 ? (size_t)n : 0, commands[i].help);
+		}
+		fputs("\nBelow are the options of generate; those of another command are in its "
+		      "own "
+		      "--help.\n",
+			out);
+	}
+	print_options(out, o->command);
+	fputs("\nNames of more than one letter take one dash or two, '_' in a name is '-', and a "
+	      "value "
+	      "may be\nthe next argument or stand behind '='. -- ends the options.\n\n"
+	      "Requested text and data go to standard output, all else to standard error.\n"
+	      "Exit status: 0 done (also when the reader of the output went away), 1 other "
+	      "failure,\n"
+	      "2 wrong arguments, 3 validation failed, 4 no usable device, 5 model invalid or "
+	      "unsupported,\n6 out of memory, 7 device lost, 8 a file or the output cannot be read "
+	      "or "
+	      "written,\n130 interrupted: the first ^C ends the text and prints the statistics, "
+	      "the "
+	      "second ends at once.\n",
+		out);
+}

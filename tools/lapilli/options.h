@@ -1,0 +1,55 @@
+/* The command line, parsed: options.def as a struct, a parser and a help page.
+ *
+ * Owns names, kinds, ranges and wording. Refuses to know what an option does: it opens no file, asks
+ * no library, and never prints but to the stream it is given. */
+#ifndef LAPILLI_OPTIONS_H
+#define LAPILLI_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "lapilli.h"
+
+/* Tokens of a list option; `ids` is NULL when the option was not given. */
+struct id_list {
+	int32_t *ids;
+	size_t n;
+};
+
+/* The field that an option of each kind has in struct options. */
+typedef bool option_FLAG;        /* takes no value */
+typedef const char *option_TEXT; /* any argument; NULL when not given */
+typedef int64_t option_INTEGER;
+typedef double option_NUMBER;
+typedef uint64_t option_SEED; /* 0 to 2^64 - 2, or -1 for LAP_SEED_RANDOM */
+typedef int option_CHOICE;    /* index of the word */
+typedef struct id_list option_IDS;
+
+enum command {
+#define COMMAND(id, letter, arguments, help) COMMAND_##id,
+#include "options.def"
+	N_COMMANDS
+};
+
+struct options {
+	enum command command;
+	bool command_named; /* false: no command was given, `command` is generate */
+#define OPTION(field, kind, names, value, initial, from, to, commands, group, help) \
+	option_##kind field;
+#include "options.def"
+};
+
+/* Parses argv[1] and on into *o, which points into argv. The first argument may name the command; no
+ * other argument stands without an option. The last of a repeated option counts. LAP_USAGE, with
+ * the argument and what was expected; LAP_NO_MEMORY. On failure o->command is already right, and
+ * nothing needs releasing. */
+enum lap_status options_parse(
+	int argc, char *const *argv, struct options *o, struct lap_error *err);
+void options_release(struct options *o);
+
+/* The page of one command, or of the whole program when o->command_named is false. */
+void options_help(const struct options *o, FILE *out);
+
+#endif

@@ -1,0 +1,116 @@
+/* Models and text that the options name: see source.h. */
+#include "source.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "console.h"
+#include "demo_model.h"
+
+struct load {
+	bool verbose, terminal, shown;
+	double started; /* clock_seconds */
+};
+
+static void print_log(void *user, enum lap_log_level level, const char *line)
+{
+	const struct load *load = user;
+	if (level <= LAP_LOG_WARNING || load->verbose)
+		say("%s%s", level == LAP_LOG_WARNING ? "warning: " : "", line);
+}
+
+static bool print_progress(void *user, double fraction)
+{
+	enum { BAR = 40 }; /* characters */
+	struct load *load = user;
+	if (load->terminal && (load->shown || clock_seconds() - load->started > 1)) {
+		int filled = (int)(fraction * BAR);
+		char bar[BAR + 1] = {0};
+		memset(bar, '.', BAR);
+		memset(bar, '#', (size_t)(filled < 0 ? 0 : filled > BAR ? BAR : filled));
+		fprintf(stderr, "\rloading [%s] %3.0f %%", bar, 100 * fraction);
+		load->shown = true;
+	}
+	return !interrupted();
+}
+
+enum lap_status source_model(
+	const struct options *o, bool vocab_only, struct lap_model **model, struct lap_error *err)
+{
+	/* The library may write to the log as long as the model is open. */
+	static struct load load;
+	load = (struct load){.verbose = o->verbose,
+		.terminal = isatty(STDERR_FILENO) == 1,
+		.started = clock_seconds()};
+	const struct lap_model_options options = {
+		.device = o->device,
+		.vocab_only = vocab_only,
+		.no_pipeline_cache = !o->pipeline_cache,
+		.log = print_log,
+		.progress = print_progress,
+		.user = &load,
+	};
+	enum lap_status status = o->model
+		? lap_model_open(o->model, &options, model, err)
+		: lap_model_open_memory(demo_model, demo_model_bytes, "the built-in demo model",
+			  &options, model, err);
+	if (load.shown)
+		fputs("\r\033[K", stderr);
+	return status;
+}
+
+static int hex_digit(char c)
+{
+	const char *digits = "0123456789abcdef";
+	const char *found = c ? strchr(digits, c >= 'A' && c <= 'F' ? c + ('a' - 'A') : c) : NULL;
+	return found ? (int)(found - digits) : -1;
+}
+
+/* A backslash pair that names no character stays as it is, and so does a backslash at the end. */
+static bool append_unescaped(struct text *text, const char *s)
+{
+	static const char letters[] = "nrt\\'\"", characters[] = "\n\r\t\\'\"";
+	bool ok = true;
+	while (ok && *s) {
+		const char *letter = s[0] == '\\' && s[1] ? strchr(letters, s[1]) : NULL;
+		int high = s[0] == '\\' && s[1] == 'x' ? hex_digit(s[2]) : -1;
+		int low = high >= 0 ? hex_digit(s[3]) : -1;
+		if (letter) {
+			ok = text_append(text, &characters[letter - letters], 1);
+			s += 2;
+		} else if (low >= 0) {
+			ok = text_append(text, &(char){(char)(high * 16 + low)}, 1);
+			s += 4;
+		} else {
+			ok = text_append(text, s++, 1);
+		}
+	}
+	return ok;
+}
+
+enum lap_status source_text(
+	const struct options *o, struct text *text, bool *given, struct lap_error *err)
+{
+	*given = o->prompt || o->file;
+	if (o->prompt && o->file)
+		return fail(err, LAP_USAGE, "-p and -f both name the text, expected one of them");
+	if (o->file)
+		return file_read(o->file, text, err);
+	if (o->prompt &&
+		!(o->escape ? append_unescaped(text, o->prompt)
+			    : text_append(text, o->prompt, strlen(o->prompt))))
+		return fail_memory(err, "the text of -p", strlen(o->prompt));
+	return LAP_OK;
+}
+
+struct lap_session_options source_session(const struct options *o)
+{
+	return (struct lap_session_options){
+		.n_ctx = (uint32_t)o->n_ctx,
+		.n_batch = (uint32_t)o->n_batch,
+		.type_k = (enum lap_kv_type)o->type_k,
+		.type_v = (enum lap_kv_type)o->type_v,
+		.steps_per_submit = (uint32_t)o->steps_per_submit,
+	};
+}

@@ -1,0 +1,23 @@
+/* Where a command's model and text come from, as the options say. Owns the progress bar, the log on
+ * standard error and the rules for prompts; knows no format and no token. */
+#ifndef LAPILLI_SOURCE_H
+#define LAPILLI_SOURCE_H
+
+#include "base.h"
+#include "options.h"
+
+/* Opens the model of -m, or the embedded one; release with lap_model_close. vocab_only as in struct
+ * lap_model_options. When weights take longer than a second to load, a terminal on standard error
+ * shows a bar. A ^C stops the load (LAP_ERROR). */
+enum lap_status source_model(
+	const struct options *o, bool vocab_only, struct lap_model **model, struct lap_error *err);
+
+/* Appends the text of -p or -f to *text, escapes read when -e asks for it; *given says whether one of
+ * the two was there. LAP_USAGE when both were, LAP_IO when the file cannot be read. */
+enum lap_status source_text(
+	const struct options *o, struct text *text, bool *given, struct lap_error *err);
+
+/* Session options from the command line. */
+struct lap_session_options source_session(const struct options *o);
+
+#endif
