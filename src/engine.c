@@ -1,0 +1,442 @@
+/* Opening a model: file, directory, tokenizer, shapes, device, weights, in this order, so that
+ * whatever is wrong with a file is said before anything is uploaded. */
+#include "engine.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "build_info.h"
+
+/* ---- weights ---- */
+
+struct upload {
+	struct lap_model *m;
+	const struct lap_model_options *options;
+	uint64_t n_done, n_total;
+};
+
+static bool keep_buffer(struct lap_model *m, struct buffer *buffer)
+{
+	if (m->n_buffers == m->capacity) {
+		uint32_t capacity = m->capacity ? m->capacity * 2 : 64;
+		struct buffer **buffers = realloc(m->buffers, capacity * sizeof(*buffers));
+		if (!buffers)
+			return false;
+		m->buffers = buffers;
+		m->capacity = capacity;
+	}
+	m->buffers[m->n_buffers++] = buffer;
+	return true;
+}
+
+/* Whole rows that fit in one view, a multiple of ROW_ALIGN where the matrix is split, so that each
+ * chunk's outputs begin at a multiple of 256 bytes. */
+static uint32_t rows_per_chunk(const struct tensor *t, uint64_t row_bytes, uint64_t max_bytes)
+{
+	if (t->n_bytes + WEIGHT_PAD <= max_bytes)
+		return t->n_rows;
+	if (max_bytes < WEIGHT_PAD)
+		return 0;
+	return (uint32_t)((max_bytes - WEIGHT_PAD) / row_bytes) / ROW_ALIGN * ROW_ALIGN;
+}
+
+static enum lap_status upload_chunk(struct upload *u, const char *name, const uint8_t *bytes,
+	uint64_t n_bytes, struct view *view, struct lap_error *err)
+{
+	struct backend *b = u->m->backend;
+	struct buffer *buffer = NULL;
+	bool aligned = (uintptr_t)bytes % sizeof(float) == 0;
+	if (aligned)
+		buffer = b->ops->buffer_import(b, bytes, n_bytes);
+	*view = (struct view){buffer, 0, n_bytes};
+	enum lap_status status = LAP_OK;
+	if (!buffer) {
+		status = b->ops->buffer_create(
+			b, n_bytes + WEIGHT_PAD, MEMORY_DEVICE, name, &buffer, err);
+		*view = (struct view){buffer, 0, n_bytes + WEIGHT_PAD};
+		if (!status)
+			status = b->ops->write(b, *view, bytes, n_bytes, err);
+	}
+	if (buffer && !keep_buffer(u->m, buffer)) {
+		b->ops->buffer_destroy(b, buffer);
+		return fail_memory(err, name, sizeof(buffer));
+	}
+	u->n_done += n_bytes;
+	if (!status && u->options->progress &&
+		!u->options->progress(u->options->user, (double)u->n_done / (double)u->n_total))
+		return fail(err, LAP_ERROR, "loading was stopped");
+	return status;
+}
+
+static enum lap_status upload_tensor(
+	struct upload *u, const struct tensor *t, struct weights *w, struct lap_error *err)
+{
+	if (!t->data)
+		return LAP_OK;
+	uint64_t row_bytes = t->n_bytes / t->n_rows, max_bytes = u->m->backend->max_buffer_bytes;
+	uint32_t per_chunk = rows_per_chunk(t, row_bytes, max_bytes);
+	if (per_chunk == 0)
+		return fail(err, LAP_NO_MEMORY,
+			"%s: %u rows of %llu bytes do not fit in the %llu bytes that %s can bind "
+			"at "
+			"once",
+			t->name, (unsigned)ROW_ALIGN, (unsigned long long)row_bytes,
+			(unsigned long long)max_bytes, u->m->backend->name);
+	*w = (struct weights){
+		.name = t->name,
+		.weight = t->weight,
+		.n_rows = t->n_rows,
+		.n_cols = t->n_cols,
+		.rows_per_chunk = per_chunk,
+		.n_chunks = (t->n_rows - 1) / per_chunk + 1,
+	};
+	w->chunks = array_alloc(w->n_chunks, sizeof(*w->chunks));
+	if (!w->chunks)
+		return fail_memory(err, t->name, w->n_chunks * sizeof(*w->chunks));
+	for (uint32_t i = 0; i < w->n_chunks; i++) {
+		uint64_t first = (uint64_t)i * per_chunk * row_bytes;
+		uint64_t n_bytes = per_chunk * row_bytes;
+		if (n_bytes > t->n_bytes - first)
+			n_bytes = t->n_bytes - first;
+		enum lap_status status =
+			upload_chunk(u, t->name, t->data + first, n_bytes, &w->chunks[i], err);
+		if (status)
+			return status;
+	}
+	return LAP_OK;
+}
+
+static enum lap_status upload_weights(
+	struct lap_model *m, const struct lap_model_options *options, struct lap_error *err)
+{
+	const struct model *model = m->model;
+	struct upload u = {m, options, 0, 0};
+	enum lap_status status;
+
+	m->weights.layers = array_alloc(model->h.n_layer, sizeof(*m->weights.layers));
+	if (!m->weights.layers)
+		return fail_memory(err, "the list of layers", model->h.n_layer);
+	for (uint64_t i = 0; i < m->gguf->n_tensors; i++)
+		u.n_total += m->gguf->tensors[i].n_bytes;
+
+#define TENSOR(field, name, n_rows, n_cols, needed)                                   \
+	if (&model->field == &model->output && model->tied_output)                    \
+		;                                                                     \
+	else if ((status = upload_tensor(&u, &model->field, &m->weights.field, err))) \
+		return status;
+#include "model.def"
+	for (uint32_t il = 0; il < model->h.n_layer; il++) {
+		const struct layer *from = &model->layers[il];
+		struct layer_weights *to = &m->weights.layers[il];
+#define LAYER_TENSOR(field, name, n_rows, n_cols, needed)                \
+	if ((status = upload_tensor(&u, &from->field, &to->field, err))) \
+		return status;
+#include "model.def"
+	}
+	if (model->tied_output)
+		m->weights.output = m->weights.token_embd;
+	return LAP_OK;
+}
+
+static void free_weights(struct lap_model *m)
+{
+	if (m->weights.layers)
+		for (uint32_t il = 0; il < m->model->h.n_layer; il++) {
+			struct layer_weights *l = &m->weights.layers[il];
+#define LAYER_TENSOR(field, name, n_rows, n_cols, needed) free(l->field.chunks);
+#include "model.def"
+		}
+	free(m->weights.layers);
+	if (m->model && m->model->tied_output)
+		m->weights.output.chunks = NULL; /* those of token_embd */
+#define TENSOR(field, name, n_rows, n_cols, needed) free(m->weights.field.chunks);
+#include "model.def"
+	for (uint32_t i = 0; i < m->n_buffers; i++)
+		m->backend->ops->buffer_destroy(m->backend, m->buffers[i]);
+	free(m->buffers);
+}
+
+/* ---- what lap_model_info shows ---- */
+
+static const char *keep_string(struct lap_model *m, const char *data, uint64_t n)
+{
+	char *copy = malloc((size_t)n + 1);
+	if (!copy)
+		return "";
+	memcpy(copy, data, (size_t)n);
+	copy[n] = '\0';
+	assert(m->n_strings < ARRAY_COUNT(m->strings));
+	return m->strings[m->n_strings++] = copy;
+}
+
+static const char *string_of_key(struct lap_model *m, const char *key)
+{
+	struct gguf_string s = {0};
+	if (gguf_string(m->gguf, key, &s, NULL) || !s.data)
+		return NULL;
+	return keep_string(m, s.data, s.n);
+}
+
+/* Bytes of the weights that a decode step reads: all but rope_freqs, and of an embedding that is not
+ * the output matrix too, one row. */
+static uint64_t step_bytes(const struct model *m)
+{
+	uint64_t n = m->output_norm.n_bytes + m->output.n_bytes;
+	n += m->token_embd.n_bytes / m->token_embd.n_rows;
+	for (uint32_t il = 0; il < m->h.n_layer; il++) {
+#define LAYER_TENSOR(field, name, n_rows, n_cols, needed) n += m->layers[il].field.n_bytes;
+#include "model.def"
+	}
+	return n;
+}
+
+static enum lap_status fill_info(struct lap_model *m, const char *path, struct lap_error *err)
+{
+	struct lap_model_info *info = &m->info;
+	const struct gguf *g = m->gguf;
+	info->path = keep_string(m, path, strlen(path));
+	info->name = string_of_key(m, "general.name");
+	info->architecture = string_of_key(m, "general.architecture");
+	info->chat_template = string_of_key(m, "tokenizer.chat_template");
+	info->tokenizer = string_of_key(m, "tokenizer.ggml.model");
+	info->pre_tokenizer = string_of_key(m, "tokenizer.ggml.pre");
+	info->gguf_version = g->version;
+	info->file_bytes = g->n_file_bytes;
+	info->bos = info->eos = -1;
+	if (m->tokenizer) {
+		const struct tokenizer_info *t = tokenizer_info(m->tokenizer);
+		info->n_vocab = t->n_vocab;
+		info->bos = t->bos;
+		info->eos = t->eos;
+		info->add_bos = t->add_bos;
+		info->add_eos = t->add_eos;
+	}
+	m->tensors = array_alloc(g->n_tensors, sizeof(*m->tensors));
+	if (!m->tensors)
+		return fail_memory(err, "the list of tensors", g->n_tensors);
+	info->n_tensors = (uint32_t)g->n_tensors;
+	info->tensors = m->tensors;
+	for (uint64_t i = 0; i < g->n_tensors; i++) {
+		const struct gguf_tensor *t = &g->tensors[i];
+		m->tensors[i] = (struct lap_tensor_info){
+			.name = t->name,
+			.format = weight_format(t->weight)->label,
+			.n_dims = t->n_dims,
+			.dims = {t->dims[0], t->dims[1], t->dims[2], t->dims[3]},
+			.n_bytes = t->n_bytes,
+		};
+		info->n_weights += t->n_weights;
+		info->weight_bytes += t->n_bytes;
+	}
+	info->device_name = "";
+	if (m->model) {
+		const struct hparams *h = &m->model->h;
+		info->n_vocab = h->n_vocab;
+		info->n_ctx_train = h->n_ctx_train;
+		info->n_layer = h->n_layer;
+		info->n_embd = h->n_embd;
+		info->n_ff = h->n_ff;
+		info->n_head = h->n_head;
+		info->n_head_kv = h->n_head_kv;
+		info->head_dim = h->head_dim;
+		info->n_rot = h->n_rot;
+		info->rope_theta = h->rope_theta;
+		info->rms_eps = h->rms_eps;
+		info->step_bytes = step_bytes(m->model);
+	}
+	return LAP_OK;
+}
+
+/* ---- open and close ---- */
+
+static enum lap_status open_backend(
+	struct lap_model *m, const struct lap_model_options *options, struct lap_error *err)
+{
+	if (options->device && strcmp(options->device, "cpu") == 0)
+		return cpu_open(&m->backend, err);
+	struct vk_options vk = {
+		.device = options->device,
+		.max_chunk_bytes = options->max_chunk_bytes,
+		.no_pipeline_cache = options->no_pipeline_cache,
+		.validation = options->validation,
+		.log = m->log,
+	};
+	return vk_open(&vk, &m->backend, err);
+}
+
+static enum lap_status open_bytes(struct lap_model *m, const void *bytes, uint64_t n_bytes,
+	const char *path, const struct lap_model_options *options, struct lap_error *err)
+{
+	double start = clock_seconds();
+	m->log = (struct log){options->log, options->user};
+	enum lap_status status = gguf_open(bytes, n_bytes, path, &m->gguf, err);
+	if (!status && gguf_find(m->gguf, "tokenizer.ggml.model"))
+		status = tokenizer_create(m->gguf, &m->tokenizer, err);
+	if (!status && !options->vocab_only)
+		status = model_create(m->gguf, &m->model, err);
+	if (!status)
+		status = fill_info(m, path, err);
+	if (!status && !options->vocab_only) {
+		status = open_backend(m, options, err);
+		if (!status)
+			status = upload_weights(m, options, err);
+		if (!status) {
+			m->info.device = m->backend->device;
+			m->info.device_name = m->backend->name;
+			m->info.device_bytes = m->backend->device_bytes;
+		}
+	}
+	m->info.load_seconds = clock_seconds() - start;
+	return status;
+}
+
+static enum lap_status open_model(const char *path, const void *bytes, uint64_t n_bytes,
+	const struct lap_model_options *options, struct lap_model **model, struct lap_error *err)
+{
+	static const struct lap_model_options defaults;
+	*model = NULL;
+	struct lap_model *m = calloc(1, sizeof(*m));
+	if (!m)
+		return fail_memory(err, "a model", sizeof(*m));
+	enum lap_status status = LAP_OK;
+	if (!bytes) {
+		status = file_map(path, &m->file, err);
+		bytes = m->file.data ? (const void *)m->file.data : "";
+		n_bytes = m->file.n_bytes;
+	}
+	if (!status)
+		status = open_bytes(m, bytes, n_bytes, path, options ? options : &defaults, err);
+	if (status) {
+		lap_model_close(m);
+		return status;
+	}
+	*model = m;
+	return LAP_OK;
+}
+
+enum lap_status lap_model_open(const char *path, const struct lap_model_options *options,
+	struct lap_model **model, struct lap_error *err)
+{
+	return open_model(path, NULL, 0, options, model, err);
+}
+
+enum lap_status lap_model_open_memory(const void *bytes, uint64_t n_bytes, const char *name,
+	const struct lap_model_options *options, struct lap_model **model, struct lap_error *err)
+{
+	return open_model(name, bytes, n_bytes, options, model, err);
+}
+
+void lap_model_close(struct lap_model *m)
+{
+	if (!m)
+		return;
+	free_weights(m);
+	if (m->backend)
+		m->backend->ops->close(m->backend);
+	model_destroy(m->model);
+	tokenizer_destroy(m->tokenizer);
+	gguf_close(m->gguf);
+	file_unmap(&m->file);
+	for (uint32_t i = 0; i < m->n_strings; i++)
+		free(m->strings[i]);
+	free(m->tensors);
+	free(m);
+}
+
+const struct lap_model_info *lap_model_info(const struct lap_model *model)
+{
+	return &model->info;
+}
+
+/* ---- text ---- */
+
+enum lap_status engine_tokenizer(
+	const struct lap_model *m, const struct tokenizer **tokenizer, struct lap_error *err)
+{
+	*tokenizer = m->tokenizer;
+	if (m->tokenizer)
+		return LAP_OK;
+	return fail(err, LAP_BAD_MODEL,
+		"%s has no tokenizer: tokenizer.ggml.model is missing, expected \"llama\" or "
+		"\"gpt2\"",
+		m->info.path);
+}
+
+enum lap_status lap_tokenize(const struct lap_model *model, const char *text, size_t n_bytes,
+	bool add_special, bool parse_special, int32_t **tokens, size_t *n, struct lap_error *err)
+{
+	const struct tokenizer *t;
+	*tokens = NULL;
+	*n = 0;
+	enum lap_status status = engine_tokenizer(model, &t, err);
+	if (status)
+		return status;
+	return tokenizer_encode(t, text, n_bytes, add_special, parse_special, tokens, n, err);
+}
+
+enum lap_status lap_detokenize(const struct lap_model *model, const int32_t *tokens, size_t n,
+	bool special, char **text, size_t *n_bytes, struct lap_error *err)
+{
+	const struct tokenizer *t;
+	struct text out = {0};
+	struct decoder d = {.special = special};
+	*text = NULL;
+	*n_bytes = 0;
+	enum lap_status status = engine_tokenizer(model, &t, err);
+	if (status)
+		return status;
+	bool ok = text_append(&out, "", 0);
+	for (size_t i = 0; ok && i < n; i++) {
+		if (tokens[i] < 0 || (uint32_t)tokens[i] >= model->info.n_vocab) {
+			text_free(&out);
+			return fail(err, LAP_USAGE, "token %d is not in the vocabulary of %u",
+				(int)tokens[i], (unsigned)model->info.n_vocab);
+		}
+		ok = decoder_add(t, &d, tokens[i], &out);
+	}
+	if (!ok || !decoder_finish(&d, &out)) {
+		text_free(&out);
+		return fail_memory(err, "a text", n);
+	}
+	*text = out.data;
+	*n_bytes = out.n;
+	return LAP_OK;
+}
+
+bool lap_token_is_end(const struct lap_model *model, int32_t token)
+{
+	return model->tokenizer && tokenizer_is_end(model->tokenizer, token);
+}
+
+/* ---- about this build ---- */
+
+enum lap_status lap_devices(struct lap_device **devices, uint32_t *n, struct lap_error *err)
+{
+	return vk_devices(devices, n, err);
+}
+
+void lap_free(void *memory)
+{
+	free(memory);
+}
+
+const char *lap_version(void)
+{
+	return LAP_VERSION;
+}
+
+const char *lap_build_info(void)
+{
+	return BUILD_INFO;
+}
+
+const char *lap_supported_formats(void)
+{
+	return weight_list();
+}
+
+const char *lap_supported_architectures(void)
+{
+	return arch_list();
+}
