@@ -1,0 +1,439 @@
+/* The command line: every row of options.def in every spelling, and what is said about mistakes. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base.h"
+#include "options.h"
+#include "support.h"
+
+enum kind { FLAG, TEXT, INTEGER, NUMBER, SEED, CHOICE, IDS };
+enum {
+#define COMMAND(id, letter, arguments, help) letter = 1u << COMMAND_##id,
+#include "options.def"
+};
+
+static const char *const commands[] = {
+#define COMMAND(id, letter, arguments, help) #id,
+#include "options.def"
+};
+
+static const struct row {
+	const char *field;
+	enum kind kind;
+	const char *names, *value;
+	unsigned commands;
+	size_t offset;
+} rows[] = {
+#define OPTION(field, kind, names, value, initial, from, to, commands, group, help) \
+	{#field, kind, names, value, commands, offsetof(struct options, field)},
+#include "options.def"
+};
+
+/* A value that each kind accepts and no default equals. */
+static const char *const samples[] = {
+	[FLAG] = NULL,
+	[TEXT] = "some text",
+	[INTEGER] = "7",
+	[NUMBER] = "0.5",
+	[SEED] = "12",
+	[CHOICE] = "f32",
+	[IDS] = "3,1,2",
+};
+
+enum { MAX_ARGUMENTS = 16 };
+
+/* Parses the words of `line`; a word "_" stands for an empty argument. */
+static enum lap_status parse_line(const char *line, struct options *o, struct lap_error *err)
+{
+	static char words[16][512];
+	static unsigned turn;
+	char *copy = words[turn++ % 16];
+	snprintf(copy, sizeof words[0], "%s", line);
+	char *argv[MAX_ARGUMENTS + 1] = {"lapilli"}, *rest = NULL;
+	int argc = 1;
+	for (char *w = strtok_r(copy, " ", &rest); w; w = strtok_r(NULL, " ", &rest)) {
+		cr_assert(argc < MAX_ARGUMENTS);
+		argv[argc++] = strcmp(w, "_") == 0 ? "" : w;
+	}
+	return options_parse(argc, argv, o, err);
+}
+
+static void expect_value(const struct row *row, const struct options *o, bool on, const char *how)
+{
+	const void *field = (const char *)o + row->offset;
+	const struct id_list *ids = field;
+	bool right = false;
+	switch (row->kind) {
+	case FLAG:
+		right = *(const bool *)field == on;
+		break;
+	case TEXT:
+		right = strcmp(*(const char *const *)field, samples[TEXT]) == 0;
+		break;
+	case INTEGER:
+		right = *(const int64_t *)field == 7;
+		break;
+	case NUMBER:
+		right = *(const double *)field == 0.5;
+		break;
+	case SEED:
+		right = *(const uint64_t *)field == 12;
+		break;
+	case CHOICE:
+		right = *(const int *)field == 1;
+		break;
+	case IDS:
+		right = ids->n == 3 && ids->ids[0] == 3 && ids->ids[1] == 1 && ids->ids[2] == 2;
+		break;
+	}
+	cr_expect(right, "%s: %s has the wrong value", how, row->field);
+}
+
+/* One spelling of one option, given to one command. */
+static void try_spelling(
+	const struct row *row, unsigned command, const char *name, bool on, bool joined)
+{
+	char argument[128], sample[32];
+	snprintf(sample, sizeof sample, "%s", samples[row->kind] ? samples[row->kind] : "");
+	snprintf(
+		argument, sizeof argument, "%s%s%s", name, joined ? "=" : "", joined ? sample : "");
+	char program[] = "lapilli", word[32];
+	snprintf(word, sizeof word, "%s", commands[command]);
+	char *argv[] = {program, word, argument, row->kind == FLAG || joined ? NULL : sample, NULL};
+	int argc = argv[3] ? 4 : 3;
+	struct options o;
+	struct lap_error err;
+	enum lap_status status = options_parse(argc, argv, &o, &err);
+	if (row->commands & 1u << command) {
+		cr_expect(!status, "%s %s: %s", word, argument, err.text);
+		if (!status)
+			expect_value(row, &o, on, argument);
+	} else {
+		cr_expect_eq(status, LAP_USAGE, "%s takes %s", word, argument);
+		cr_expect(status && strstr(err.text, "is no option of"), "%s", err.text);
+	}
+	options_release(&o);
+}
+
+/* Each name with one dash and two, with '_', with its value behind it and behind '=', in each command:
+ * taken by the commands of its row, refused by the others. */
+Test(options, every_spelling_of_every_row)
+{
+	unsigned n = 0;
+	for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+		char names[256];
+		snprintf(names, sizeof names, "%s", rows[i].names);
+		bool on = true;
+		char *rest = NULL;
+		for (char *name = strtok_r(names, " ", &rest); name;
+			name = strtok_r(NULL, " ", &rest)) {
+			if (strcmp(name, "|") == 0) {
+				on = false;
+				continue;
+			}
+			const char *bare = name + strspn(name, "-");
+			for (int form = 0; form < 4; form++) {
+				char spelled[128];
+				snprintf(spelled, sizeof spelled, "%s%s", form & 1 ? "--" : "-",
+					bare);
+				if (form & 1 && !bare[1])
+					continue; /* one letter takes one dash */
+				for (char *c = spelled + 2; form & 2 && *c; c++)
+					*c = *c == '-' ? '_' : *c;
+				for (unsigned c = 0; c < N_COMMANDS; c++) {
+					try_spelling(&rows[i], c, spelled, on, false);
+					if (rows[i].kind != FLAG)
+						try_spelling(&rows[i], c, spelled, on, true);
+					n++;
+				}
+			}
+		}
+	}
+	cr_expect_gt(n, 500);
+}
+
+Test(options, names_are_unique)
+{
+	const char *seen[128];
+	size_t n = 0;
+	static char names[ARRAY_COUNT(rows)][256];
+	for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+		snprintf(names[i], sizeof names[i], "%s", rows[i].names);
+		char *rest = NULL;
+		for (char *w = strtok_r(names[i], " |", &rest); w;
+			w = strtok_r(NULL, " |", &rest)) {
+			w += strspn(w, "-");
+			for (size_t k = 0; k < n; k++)
+				cr_expect_str_neq(seen[k], w);
+			cr_assert_lt(n, ARRAY_COUNT(seen));
+			seen[n++] = w;
+		}
+	}
+	cr_expect_gt(n, ARRAY_COUNT(rows));
+}
+
+Test(options, defaults_are_the_library_s)
+{
+	struct options o;
+	cr_assert_eq(parse_line("", &o, NULL), LAP_OK);
+	struct lap_sampling s = lap_sampling_default();
+	cr_expect_eq((float)o.temperature, s.temperature);
+	cr_expect_eq((int32_t)o.top_k, s.top_k);
+	cr_expect_eq((float)o.top_p, s.top_p);
+	cr_expect_eq((float)o.min_p, s.min_p);
+	cr_expect_eq((float)o.repeat_penalty, s.repeat_penalty);
+	cr_expect_eq((float)o.presence_penalty, s.presence_penalty);
+	cr_expect_eq((float)o.frequency_penalty, s.frequency_penalty);
+	cr_expect_eq((int32_t)o.repeat_last_n, s.repeat_last_n);
+	cr_expect_eq(o.seed, s.seed);
+	cr_expect_eq(o.type_k, LAP_KV_F16);
+	cr_expect_eq(o.n_predict, -1);
+	cr_expect_eq(o.command, COMMAND_generate);
+	cr_expect(!o.command_named);
+}
+
+Test(options, command_word)
+{
+	struct options o;
+	for (unsigned c = 0; c < N_COMMANDS; c++) {
+		cr_assert_eq(parse_line(commands[c], &o, NULL), LAP_OK);
+		cr_expect_eq(o.command, c);
+		cr_expect(o.command_named);
+	}
+	cr_assert_eq(parse_line("-m x.gguf -p hello", &o, NULL), LAP_OK);
+	cr_expect_eq(o.command, COMMAND_generate);
+	cr_expect_str_eq(o.model, "x.gguf");
+	cr_expect_str_eq(o.prompt, "hello");
+}
+
+Test(options, accepted_values)
+{
+	struct options o;
+	struct lap_error err;
+	cr_assert_eq(parse_line("-n -1 -s -1 --top-k=-1 --repeat-last-n -1", &o, &err), LAP_OK);
+	cr_expect_eq(o.n_predict, -1);
+	cr_expect_eq(o.top_k, -1);
+	cr_expect_eq(o.seed, LAP_SEED_RANDOM);
+	cr_assert_eq(parse_line("-s 18446744073709551614 -n 2147483647", &o, &err), LAP_OK);
+	cr_expect_eq(o.seed, UINT64_MAX - 1);
+	cr_expect_eq(o.n_predict, INT32_MAX);
+	cr_assert_eq(parse_line("--temp 5e-1 -s 0 --presence-penalty -1.5", &o, &err), LAP_OK);
+	cr_expect_eq(o.temperature, 0.5);
+	cr_expect_eq(o.seed, 0);
+	cr_expect_eq(o.presence_penalty, -1.5);
+	/* an argument that looks like an option is a value where one is due */
+	cr_assert_eq(parse_line("-p --temp -p=a=b", &o, &err), LAP_OK);
+	cr_expect_str_eq(o.prompt, "a=b");
+	cr_assert_eq(parse_line("-p -- -f -", &o, &err), LAP_OK);
+	cr_expect_str_eq(o.prompt, "--");
+	cr_expect_str_eq(o.file, "-");
+	cr_assert_eq(parse_line("-p _ --", &o, &err), LAP_OK);
+	cr_expect_str_eq(o.prompt, "");
+	cr_assert_eq(parse_line("-p= -n 1 -n 2", &o, &err), LAP_OK);
+	cr_expect_str_eq(o.prompt, "");
+	cr_expect_eq(o.n_predict, 2, "the last counts");
+	cr_assert_eq(parse_line("--no-display-prompt --display-prompt", &o, &err), LAP_OK);
+	cr_expect(o.display_prompt);
+	cr_assert_eq(parse_line("--display-prompt --no-display-prompt", &o, &err), LAP_OK);
+	cr_expect(!o.display_prompt);
+}
+
+static void expect_ids(const char *text, size_t n, const int32_t *ids)
+{
+	char program[] = "lapilli", command[] = "logits", name[] = "--tokens", copy[64];
+	snprintf(copy, sizeof copy, "%s", text);
+	char *argv[] = {program, command, name, copy, NULL};
+	struct options o;
+	struct lap_error err;
+	cr_assert_eq(options_parse(4, argv, &o, &err), LAP_OK, "\"%s\": %s", text, err.text);
+	cr_expect(o.tokens.ids != NULL);
+	cr_expect(o.tokens.n == n && (n == 0 || !memcmp(o.tokens.ids, ids, n * sizeof *ids)),
+		"\"%s\" gives %zu ids", text, o.tokens.n);
+	options_release(&o);
+	cr_expect(!o.tokens.ids && !o.tokens.n);
+}
+
+Test(options, lists_of_ids)
+{
+	const int32_t ids[] = {1, 22, 2147483647};
+	expect_ids("1,22,2147483647", 3, ids);
+	expect_ids("1 22 2147483647", 3, ids);
+	expect_ids(" [1, 22,\t2147483647] \n", 3, ids);
+	expect_ids("1", 1, ids);
+	expect_ids("", 0, NULL);
+	expect_ids("[]", 0, NULL);
+	static const char *const wrong[] = {"1,,2", "1,", ",1", "-1", "1,-2", "2147483648", "x",
+		"1;2", "[1,2", "1,2]", "[1,]", "1.5", "1x", "99999999999999999999", "[[1]]"};
+	for (size_t i = 0; i < ARRAY_COUNT(wrong); i++) {
+		char line[64];
+		struct options o;
+		struct lap_error err;
+		snprintf(line, sizeof line, "tokenize --decode=%s", wrong[i]);
+		cr_expect_eq(parse_line(line, &o, &err), LAP_USAGE, "accepts %s", wrong[i]);
+		cr_expect(strstr(err.text, "--decode: found \""), "%s", err.text);
+	}
+}
+
+/* Every refusal names the argument, and what was expected in its place. */
+Test(options, mistakes)
+{
+	static const struct {
+		const char *line, *argument, *expected;
+	} cases[] = {
+		{"--tempp 1", "--tempp", "nearest is --temp "},
+		{"-temprature 1", "-temprature", "nearest is --temperature "},
+		{"--top-q 1", "--top-q", "nearest is --top-"},
+		{"--repaet-penalty 1", "--repaet-penalty", "nearest is --repeat-penalty "},
+		{"--repeat 1", "--repeat", "nearest is --repeat-penalty "},
+		{"--pred 1", "--pred", "nearest is --predict "},
+		{"--m x", "--m", "nearest is -m "},
+		{"---model x", "---model", "nearest is --model "},
+		{"tokenize --idz", "--idz", "nearest is --ids "},
+		{"--xyz=3", "--xyz=3", "unknown option"},
+		{"-n", "-n", "needs a value: -n N"},
+		{"-m x --temp", "--temp", "needs a value: --temp X"},
+		{"-n -2", "-n: found \"-2\"", "a whole number from -1 to 2147483647"},
+		{"-n -3", "-n: found \"-3\"", "a whole number from -1 to 2147483647"},
+		{"--n_predict=1.5", "--n_predict: found \"1.5\"", "a whole number from -1"},
+		{"-n 2147483648", "found \"2147483648\"", "to 2147483647"},
+		{"-n 99999999999999999999", "found \"99999999999999999999\"", "to 2147483647"},
+		{"-n _", "-n: found \"\"", "a whole number"},
+		{"-n 1x", "-n: found \"1x\"", "a whole number"},
+		{"-n +-1", "-n: found \"+-1\"", "a whole number"},
+		{"-b 0", "-b: found \"0\"", "from 1 to"},
+		{"-c -1", "-c: found \"-1\"", "from 0 to"},
+		{"--temp -0.1", "--temp: found \"-0.1\"", "a number from 0 to 1000"},
+		{"--temp 0,5", "--temp: found \"0,5\"", "a number from 0 to 1000"},
+		{"--temp nan", "--temp: found \"nan\"", "a number from 0 to 1000"},
+		{"--temp inf", "--temp: found \"inf\"", "a number from 0 to 1000"},
+		{"--temp 0x1", "--temp: found \"0x1\"", "a number from 0 to 1000"},
+		{"--temp 1e999", "--temp: found \"1e999\"", "a number from 0 to 1000"},
+		{"--temp .", "--temp: found \".\"", "a number from 0 to 1000"},
+		{"--temp=", "--temp: found \"\"", "a number from 0 to 1000"},
+		{"--top-p 1.01", "--top-p: found \"1.01\"", "a number from 0 to 1"},
+		{"--repeat-penalty 0", "--repeat-penalty: found \"0\"", "from 0.01 to 100"},
+		{"-s -2", "-s: found \"-2\"", "-1 or a whole number from 0 to"},
+		{"-s 18446744073709551615", "-s: found", "to 18446744073709551614"},
+		{"-ctk q8_0", "-ctk: found \"q8_0\"", "expected f16|f32"},
+		{"-ctv f", "-ctv: found \"f\"", "expected f16|f32"},
+		{"--json=1", "--json takes no value", "found \"1\""},
+		{"--ids", "--ids is no option of generate", "but of tokenize"},
+		{"tokenize -n 3", "-n is no option of tokenize", "but of generate"},
+		{"devices -m x", "-m is no option of devices", "generate, logits, tokenize, info"},
+		{"genrate", "unknown command genrate", "nearest is generate"},
+		{"hello", "unexpected argument \"hello\"", "behind -p"},
+		{"-m x generate", "generate", "the command goes before"},
+		{"generate logits", "logits", "the command goes before"},
+		{"-- -n", "unexpected argument \"-n\"", "behind -p"},
+		{"-", "unexpected argument \"-\"", "behind -p"},
+	};
+	for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+		struct options o;
+		struct lap_error err = {0};
+		cr_expect_eq(parse_line(cases[i].line, &o, &err), LAP_USAGE, "accepted: %s",
+			cases[i].line);
+		cr_expect_eq(err.status, LAP_USAGE);
+		cr_expect(strstr(err.text, cases[i].argument), "%s: %s", cases[i].line, err.text);
+		cr_expect(strstr(err.text, cases[i].expected), "%s: %s", cases[i].line, err.text);
+		cr_expect(!strchr(err.text, '\n'), "%s: more than one line", cases[i].line);
+	}
+}
+
+Test(options, very_long_argument)
+{
+	char *argument = malloc(100001), program[] = "lapilli";
+	cr_assert(argument);
+	memset(argument, 'a', 100000);
+	argument[0] = argument[1] = '-';
+	argument[100000] = '\0';
+	char *argv[] = {program, argument, NULL};
+	struct options o;
+	struct lap_error err;
+	cr_expect_eq(options_parse(2, argv, &o, &err), LAP_USAGE);
+	argv[1] = argument + 2;
+	cr_expect_eq(options_parse(2, argv, &o, &err), LAP_USAGE);
+	free(argument);
+}
+
+static char *help_of(const char *line)
+{
+	struct options o;
+	cr_assert_eq(parse_line(line, &o, NULL), LAP_OK);
+	char *page;
+	size_t n;
+	FILE *out = open_memstream(&page, &n);
+	options_help(&o, out);
+	fclose(out);
+	return page;
+}
+
+/* True when the word stands in the text with no name's character at either end. */
+static bool has_word(const char *text, const char *word)
+{
+	size_t n = strlen(word);
+	for (const char *at = strstr(text, word); at; at = strstr(at + 1, word)) {
+		char before = at == text ? ' ' : at[-1], behind = at[n];
+		if (!strchr("-_abcdefghijklmnopqrstuvwxyz", before) &&
+			(!behind || !strchr("-_abcdefghijklmnopqrstuvwxyz", behind)))
+			return true;
+	}
+	return false;
+}
+
+static void expect_names(const char *text, const struct row *row, const char *where)
+{
+	char names[256], *rest = NULL;
+	snprintf(names, sizeof names, "%s", row->names);
+	for (char *w = strtok_r(names, " |", &rest); w; w = strtok_r(NULL, " |", &rest))
+		cr_expect(has_word(text, w), "%s does not show %s", where, w);
+}
+
+Test(options, help_shows_the_options_of_its_command)
+{
+	for (unsigned c = 0; c < N_COMMANDS; c++) {
+		char line[64];
+		snprintf(line, sizeof line, "%s --help", commands[c]);
+		char *page = help_of(line);
+		cr_expect(strstr(page, "130 interrupted"), "%s: no exit status", line);
+		for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+			char last[256]; /* the long name, as the page starts or goes on with it */
+			const char *space = strrchr(rows[i].names, ' ');
+			snprintf(last, sizeof last, "%s", space ? space + 1 : rows[i].names);
+			if (rows[i].commands & 1u << c)
+				expect_names(page, &rows[i], line);
+			else if (strcmp(last, "--help") != 0 && strcmp(last, "--json") != 0 &&
+				strcmp(last, "--decode") != 0 && strcmp(last, "--device") != 0)
+				cr_expect(!has_word(page, last), "%s shows %s", line, last);
+		}
+		for (const char *s = page; *s; s += strcspn(s, "\n") + 1)
+			cr_expect_leq(strcspn(s, "\n"), 108, "%s: %.*s", line, 30, s);
+		free(page);
+	}
+}
+
+Test(options, help_of_the_program)
+{
+	char *page = help_of("--help");
+	for (unsigned c = 0; c < N_COMMANDS; c++)
+		cr_expect(has_word(page, commands[c]), "no %s", commands[c]);
+	for (size_t i = 0; i < ARRAY_COUNT(rows); i++)
+		if (rows[i].commands & G)
+			expect_names(page, &rows[i], "--help");
+	cr_expect(strstr(page, "--top-k N"));
+	cr_expect(strstr(page, "(default 0.95)"));
+	cr_expect(strstr(page, "(default f16)"));
+	free(page);
+}
+
+Test(options, readme_names_every_option)
+{
+	if (access(source_path("README.md"), R_OK) != 0)
+		skip_test("no README.md yet");
+	char *readme = read_text(source_path("README.md"), NULL);
+	for (size_t i = 0; i < ARRAY_COUNT(rows); i++)
+		expect_names(readme, &rows[i], "README.md");
+	for (unsigned c = 0; c < N_COMMANDS; c++)
+		cr_expect(has_word(readme, commands[c]), "README.md does not show %s", commands[c]);
+	free(readme);
+}
