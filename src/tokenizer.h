@@ -11,7 +11,7 @@
 struct tokenizer; /* immutable once created; may be shared between threads */
 
 /* Everything is checked here: lengths of the arrays against each other, ids against n_vocab, the
- * pre-tokenizer's name against the list (LAP_BAD_MODEL).  The GGUF must outlive the tokenizer. */
+ * pre-tokenizer's name against the list (LAP_BAD_MODEL).  What is needed of the GGUF is copied. */
 enum lap_status tokenizer_create(
 	const struct gguf *gguf, struct tokenizer **tokenizer, struct lap_error *err);
 void tokenizer_destroy(struct tokenizer *t); /* NULL is allowed */
@@ -19,7 +19,7 @@ void tokenizer_destroy(struct tokenizer *t); /* NULL is allowed */
 /* What info prints and generation needs.  Ids are -1 when there is none. */
 struct tokenizer_info {
 	const char *model; /* "llama", "gpt2" */
-	const char *pre;   /* pre-tokenizer, "" for llama */
+	const char *pre;   /* pre-tokenizer, as the file names it; "" for llama */
 	uint32_t n_vocab;
 	int32_t bos, eos, eot, unknown, padding;
 	bool add_bos, add_eos;
@@ -28,12 +28,23 @@ struct tokenizer_info {
 
 const struct tokenizer_info *tokenizer_info(const struct tokenizer *t);
 
-/* As lap_tokenize; *tokens is malloc'ed. */
+/* As lap_tokenize; *tokens is malloc'ed.
+ * - Special tokens are cut out of the text first, from left to right, the longest at each place:
+ *   user-defined ones always, control and unknown ones with parse_special.
+ * - llama: each stretch of text at the start or behind a special token gets a space in front, unless
+ *   the file says add_space_prefix false.  Nothing is put before an empty stretch.
+ * - Bytes that are no UTF-8 are kept.  llama: each is a symbol of its own, written as its byte token.
+ *   gpt2: a run of them is a word of its own and is merged like any other.  So decoding gives back
+ *   the same bytes, wherever the vocabulary has all byte tokens.
+ * - What the vocabulary cannot spell becomes the unknown token, one for a whole run; LAP_USAGE when
+ *   there is none.
+ * - With add_special a text that spells BOS itself gets a second one in front. */
 enum lap_status tokenizer_encode(const struct tokenizer *t, const char *text, size_t n_bytes,
 	bool add_special, bool parse_special, int32_t **tokens, size_t *n, struct lap_error *err);
 
 /* Bytes of one token as they appear inside a text (SPM's underline is a space already), not
- * NUL-terminated, *n_bytes long.  Control tokens give nothing unless `special`. */
+ * NUL-terminated, *n_bytes long.  Control, unknown and unused tokens, and ids that are no tokens,
+ * give nothing unless `special`, which shows what the first three are called. */
 const char *tokenizer_piece(
 	const struct tokenizer *t, int32_t token, bool special, size_t *n_bytes);
 
@@ -44,17 +55,18 @@ bool tokenizer_is_end(const struct tokenizer *t, int32_t token);
 /* The end-of-generation ids, ascending; valid as long as the tokenizer. */
 const int32_t *tokenizer_ends(const struct tokenizer *t, size_t *n);
 
-/* Streaming: give tokens one by one, take whole characters.  Zeroed is the start of a text. */
+/* Streaming: give tokens one by one, take whole characters.  Zeroed is the start of a text; to go on
+ * behind a prompt set `started`. */
 struct decoder {
 	bool special; /* show control tokens */
-	bool started; /* the space that SPM puts before the first word was handled */
+	bool started; /* text came out: the space that SPM puts before the first word was handled */
 	char pending[4]; /* bytes of a character not yet whole */
 	unsigned n_pending;
 };
 
-/* Appends to *out what became complete with this token. */
-bool decoder_add(
-	const struct tokenizer *t, struct decoder *d, int32_t token, struct text *out);
+/* Appends to *out what became complete with this token.  Bytes that can be no part of a character
+ * pass as they are, so that all that came out is the text of all tokens.  false: out of memory. */
+bool decoder_add(const struct tokenizer *t, struct decoder *d, int32_t token, struct text *out);
 /* Appends what was held back and never completed. */
 bool decoder_finish(struct decoder *d, struct text *out);
 
