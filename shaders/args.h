@@ -24,6 +24,8 @@ typedef float f32;
 #define MAX_STOPS     32 /* end-of-generation ids of a sequence */
 #define RING_ENTRIES  1024 /* results that may wait for the host */
 #define MAX_SIZES     64 /* distinct dispatch sizes of a plan */
+#define ATTN_NONE     (-3.0e38) /* the maximum of a slice without positions: finite, so that the
+                                   difference of two is a number */
 #define WEIGHT_PAD    256 /* readable bytes behind the last row of a weight chunk: word reads and
                              the tail of the last unit of 32 weights may touch them */
 
@@ -109,6 +111,7 @@ struct sample_result {
 struct embed_args {
 	u32 n_embd, stride; /* floats of a row of x, and from row to row */
 	u32 first_row, n_weight_rows;
+	u32 row_bytes; /* of a row of weights */
 };
 
 /* out[row] = x[row] / sqrt(mean(x[row]^2) + eps) * weight   (Zhang & Sennrich 2019)

@@ -72,7 +72,10 @@ static uint32_t chunk_rows(const struct weights *w, uint32_t chunk)
 
 void plan_embed(struct plan *p, struct rows x, const struct weights *token_embd)
 {
+	uint64_t row_bytes = 0;
 	assert(token_embd->n_cols == x.n);
+	if (!weight_row_bytes(token_embd->weight, token_embd->n_cols, &row_bytes))
+		assert(!"rows of whole blocks, as model.c checks");
 	for (uint32_t i = 0; i < token_embd->n_chunks; i++)
 		plan_append(p,
 			(struct op){
@@ -87,6 +90,7 @@ void plan_embed(struct plan *p, struct rows x, const struct weights *token_embd)
 						.stride = x.stride,
 						.first_row = i * token_embd->rows_per_chunk,
 						.n_weight_rows = chunk_rows(token_embd, i),
+						.row_bytes = (uint32_t)row_bytes,
 					},
 				.label = token_embd->name,
 			});

@@ -1,0 +1,123 @@
+/* What every kernel shares: the argument structs, the specialization constants, the flat number of a
+ * workgroup, 16-bit floats, and the weights of a per-weight kernel as words.
+ *
+ * Knows no kernel and no weight format.  Everything here is 32-bit arithmetic on 32-bit words: no
+ * 8, 16 or 64-bit types, and subgroups only where LP_SUBGROUP builds the variant that uses them. */
+#ifdef LP_SUBGROUP
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_arithmetic : require
+#endif
+
+#define LAPILLI_GLSL
+#include "args.h"
+
+layout(constant_id = 0) const uint OUTPUTS_PER_GROUP = 1; /* see kernels.def */
+layout(constant_id = 1) const uint SPEC = 0;              /* struct op: constant */
+
+#define UNIT 32 /* weights that weight_decode gives at once */
+
+/* The groups along x are folded into x and y: an axis ends at 65,535 on many devices.  The fold may
+ * add groups at its end, so a kernel returns when its first output is beyond the last. */
+uint flat_group()
+{
+	return gl_WorkGroupID.x + gl_WorkGroupID.y * gl_NumWorkGroups.x;
+}
+
+/* ---- 16-bit floats ---- */
+
+/* The half in the lower 16 bits.  A driver may flush subnormal halves to zero, and scales of real
+ * models are subnormal: they are made from the integer, which is exact. */
+float half_to_float(uint h)
+{
+	float step = (h & 0x8000u) != 0 ? -5.9604644775390625e-8 : 5.9604644775390625e-8; /* 2^-24 */
+	return (h & 0x7C00u) != 0 ? unpackHalf2x16(h & 0xFFFFu).x : float(h & 0x3FFu) * step;
+}
+
+vec2 halves_to_float(uint word)
+{
+	return vec2(half_to_float(word), half_to_float(word >> 16));
+}
+
+/* Rounded to nearest even: packHalf2x16 leaves the rounding to the driver, and lavapipe truncates. */
+uint float_to_half(float f)
+{
+	uint bits = floatBitsToUint(f), sign = bits >> 16 & 0x8000u, magnitude = bits & 0x7FFFFFFFu;
+	if (magnitude > 0x7F800000u) /* NaN */
+		return sign | 0x7E00u;
+	if (magnitude >= 0x477FF000u) /* 65520 and above round to infinity */
+		return sign | 0x7C00u;
+	if (magnitude < 0x38800000u) { /* below 2^-14 the last place is 2^-24, as in this sum */
+		precise float sum = uintBitsToFloat(magnitude) + 0.5;
+		return sign | floatBitsToUint(sum) - 0x3F000000u;
+	}
+	return sign | (magnitude - 0x38000000u + 0xFFFu + (magnitude >> 13 & 1u)) >> 13;
+}
+
+uint floats_to_half(vec2 f)
+{
+	return float_to_half(f.x) | float_to_half(f.y) << 16;
+}
+
+/* ---- the weights of a per-weight kernel ---- */
+
+#ifdef LP_WEIGHT_FORMAT
+/* One chunk of a matrix; WEIGHT_PAD bytes behind its last row can be read. */
+layout(std430, set = 0, binding = 1) readonly buffer weight_words { uint W[]; };
+layout(std430, set = 0, binding = 1) readonly buffer weight_quads { uvec4 W4[]; };
+
+/* The word that begins `shift` bits (0 to 31) into `low`. */
+uint funnel(uint low, uint high, uint shift)
+{
+	return low >> shift | high << 1 << 31 - shift;
+}
+
+/* 32 halves from an even byte on, as 16 words. */
+void load_halves(uint byte, out uint q[16])
+{
+	uint at = byte >> 4;
+	if ((byte & 15u) == 0) {
+		for (uint i = 0; i < 4; i++) {
+			uvec4 v = W4[at + i];
+			q[4 * i] = v.x;
+			q[4 * i + 1] = v.y;
+			q[4 * i + 2] = v.z;
+			q[4 * i + 3] = v.w;
+		}
+		return;
+	}
+	at = byte >> 2;
+	uint shift = (byte & 2u) * 8, low = W[at];
+	for (uint i = 0; i < 16; i++) {
+		uint high = W[at + i + 1];
+		q[i] = funnel(low, high, shift);
+		low = high;
+	}
+}
+
+/* The bytes of a word, unsigned and signed. */
+vec4 bytes(uint word)
+{
+	return vec4(uvec4(word, word >> 8, word >> 16, word >> 24) & 0xFFu);
+}
+
+vec4 signed_bytes(uint word)
+{
+	return vec4(ivec4(uvec4(word << 24, word << 16, word << 8, word)) >> 24);
+}
+
+/* Bit i of the lower four becomes bit 4 of byte i. */
+uint spread_fifth_bits(uint bits)
+{
+	return (bits & 1u) << 4 | (bits & 2u) << 11 | (bits & 4u) << 18 | (bits & 8u) << 25;
+}
+
+/* Weights of the unit that are beyond the row's n_in are whatever stands there: they become 0. */
+void unit_mask(inout vec4 w[8], uint unit, uint n_in)
+{
+	uint n = n_in - min(unit * UNIT, n_in);
+	if (n >= UNIT)
+		return;
+	for (uint i = 0; i < 8; i++)
+		w[i] = mix(vec4(0), w[i], lessThan(uvec4(0, 1, 2, 3) + 4 * i, uvec4(n)));
+}
+#endif

@@ -1,0 +1,27 @@
+/* embed: x[row] = the dequantised row `token` of the embedding, where the chunk holds that token.
+ * One workgroup for a row of the step; a lane takes whole units. */
+layout(local_size_x = 64) in;
+layout(push_constant) uniform push { embed_args args; };
+layout(std430, set = 0, binding = 0) writeonly buffer out_buffer { float x[]; };
+layout(std430, set = 0, binding = 2) readonly buffer step_buffer {
+	step_header step_head;
+	step_row step_rows[];
+};
+
+void main()
+{
+	uint row = gl_WorkGroupID.z;
+	if (flat_group() != 0 || row >= step_head.n_rows)
+		return;
+	uint token = step_rows[row].token;
+	if (token < args.first_row || token - args.first_row >= args.n_weight_rows)
+		return;
+	uint n_units = (args.n_embd + UNIT - 1) / UNIT;
+	for (uint unit = gl_LocalInvocationID.x; unit < n_units; unit += 64) {
+		vec4 w[8];
+		weight_decode((token - args.first_row) * args.row_bytes, unit, w);
+		uint n = min(args.n_embd - unit * UNIT, UNIT), at = row * args.stride + unit * UNIT;
+		for (uint i = 0; i < n; i++)
+			x[at + i] = w[i / 4][i % 4];
+	}
+}

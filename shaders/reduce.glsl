@@ -1,0 +1,39 @@
+/* Sums and maxima over a workgroup of LANES invocations, a power of two, in shared memory.  The tree is
+ * the same on every device.  In uniform control flow only.
+ *
+ * The includer defines LANES and REDUCE_TYPE: float or a vector of them. */
+shared REDUCE_TYPE reduce_scratch[LANES];
+
+/* What the tree left; after this the scratch may be used again. */
+REDUCE_TYPE reduce_result()
+{
+	REDUCE_TYPE result = reduce_scratch[0];
+	barrier();
+	return result;
+}
+
+REDUCE_TYPE group_sum(REDUCE_TYPE value)
+{
+	uint lane = gl_LocalInvocationID.x;
+	reduce_scratch[lane] = value;
+	barrier();
+	for (uint n = LANES / 2; n > 0; n /= 2) {
+		if (lane < n)
+			reduce_scratch[lane] += reduce_scratch[lane + n];
+		barrier();
+	}
+	return reduce_result();
+}
+
+REDUCE_TYPE group_max(REDUCE_TYPE value)
+{
+	uint lane = gl_LocalInvocationID.x;
+	reduce_scratch[lane] = value;
+	barrier();
+	for (uint n = LANES / 2; n > 0; n /= 2) {
+		if (lane < n)
+			reduce_scratch[lane] = max(reduce_scratch[lane], reduce_scratch[lane + n]);
+		barrier();
+	}
+	return reduce_result();
+}

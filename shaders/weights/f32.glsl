@@ -1,0 +1,16 @@
+/* F32: rows of any length, so the last unit may be a tail. */
+#define WEIGHT_HAS_TAIL
+
+void weight_decode(uint row_byte, uint unit, out vec4 w[8])
+{
+	uint byte = row_byte + 4 * UNIT * unit;
+	if ((byte & 15u) == 0) {
+		for (uint i = 0; i < 8; i++)
+			w[i] = uintBitsToFloat(W4[(byte >> 4) + i]);
+		return;
+	}
+	for (uint i = 0; i < 8; i++) {
+		uint at = (byte >> 2) + 4 * i;
+		w[i] = uintBitsToFloat(uvec4(W[at], W[at + 1], W[at + 2], W[at + 3]));
+	}
+}

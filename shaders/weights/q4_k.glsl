@@ -1,0 +1,22 @@
+/* Q4_K: 144 bytes for 256 weights: f16 scale and minimum scale, 12 bytes of 6-bit scales and minimums
+ * of 8 groups, 256 nibbles; each run of 32 bytes holds one group low and the next one high.
+ * A unit is a group.  Blocks are whole uvec4s. */
+void weight_decode(uint row_byte, uint unit, out vec4 w[8])
+{
+	uint at = (row_byte >> 4) + 9 * (unit / 8), group = unit % 8, shift = 8 * (group % 4);
+	uvec4 head = W4[at];
+	vec2 dm = halves_to_float(head.x);
+	uvec2 first = head.yz >> shift; /* bytes of groups 0 to 3; their upper bits serve 4 to 7 */
+	uint second = head.w >> shift;
+	uvec2 scale_min = group < 4
+		? first & 63u
+		: uvec2(second, second >> 4) & 15u | (first >> 2 & 0x30u);
+	precise vec2 dsm = dm * vec2(scale_min);
+	at += 1 + 2 * (group / 2);
+	uvec4 q[2] = uvec4[2](W4[at], W4[at + 1]);
+	for (uint i = 0; i < 8; i++) {
+		uint nibbles = q[i / 4][i % 4] >> 4 * (group % 2) & 0x0F0F0F0Fu;
+		precise vec4 value = dsm.x * bytes(nibbles) - dsm.y;
+		w[i] = value;
+	}
+}
