@@ -185,10 +185,11 @@ static void decode_q6_k(const uint8_t *b, uint64_t n, float *out)
 		float d = load_half(b + 208);
 		for (unsigned w = 0; w < 256; w++) {
 			unsigned half = w / 128, r = w % 128 / 32, j = w % 32;
-			unsigned low = b[64 * half + 32 * (r % 2) + j] >> (r < 2 ? 0 : 4) & 15u;
-			unsigned high = b[128 + 32 * half + j] >> (2 * r) & 3u;
+			unsigned low = b[64 * half + 32 * (r % 2) + j],
+				 high = b[128 + 32 * half + j];
+			unsigned q = (low >> (r < 2 ? 0 : 4) & 15) | (high >> 2 * r & 3) << 4;
 			float ds = d * (float)(int8_t)b[192 + w / 16];
-			out[i + w] = ds * (float)((int)(low | high << 4) - 32);
+			out[i + w] = ds * (float)((int)q - 32);
 		}
 	}
 }
