@@ -199,7 +199,7 @@ static struct lap_generate_options generate_options(const struct options *o)
 				.presence_penalty = (float)o->presence_penalty,
 				.frequency_penalty = (float)o->frequency_penalty,
 				.repeat_last_n = (int32_t)o->repeat_last_n,
-				.seed = o->seed,
+				.seed = o->seed < 0 ? LAP_SEED_RANDOM : (uint64_t)o->seed,
 			},
 		.n_predict = o->n_predict,
 		.ignore_eos = o->ignore_eos,

@@ -9,7 +9,7 @@
 
 #include "base.h"
 
-enum kind { FLAG, TEXT, INTEGER, NUMBER, SEED, CHOICE, IDS };
+enum kind { FLAG, TEXT, INTEGER, NUMBER, CHOICE, IDS };
 
 enum {
 #define COMMAND(id, letter, arguments, help) letter = 1u << COMMAND_##id,
@@ -230,19 +230,6 @@ static bool parse_number(const char *text, double *value)
 	return *end == '\0' && *value >= -DBL_MAX && *value <= DBL_MAX;
 }
 
-static bool parse_seed(const char *text, uint64_t *value)
-{
-	if (strcmp(text, "-1") == 0) {
-		*value = LAP_SEED_RANDOM;
-		return true;
-	}
-	if (text[0] == '\0' || text[strspn(text, "0123456789")] != '\0')
-		return false;
-	errno = 0;
-	*value = strtoull(text, NULL, 10);
-	return errno == 0 && *value != LAP_SEED_RANDOM;
-}
-
 static bool parse_choice(const char *text, const char *words, int *value)
 {
 	size_t n = strlen(text);
@@ -330,12 +317,6 @@ static enum lap_status set_value(const struct option *option, const char *name, 
 		*(double *)field = value;
 		return LAP_OK;
 	}
-	case SEED:
-		if (!parse_seed(text, field))
-			return fail(err, LAP_USAGE,
-				"%s: found \"%s\", expected -1 or a whole number from 0 to %llu",
-				name, text, (unsigned long long)LAP_SEED_RANDOM - 1);
-		return LAP_OK;
 	case CHOICE:
 		if (!parse_choice(text, option->value, field))
 			return fail(err, LAP_USAGE, "%s: found \"%s\", expected %s", name, text,

@@ -23,8 +23,7 @@ typedef bool option_FLAG;        /* takes no value */
 typedef const char *option_TEXT; /* any argument; NULL when not given */
 typedef int64_t option_INTEGER;
 typedef double option_NUMBER;
-typedef uint64_t option_SEED; /* 0 to 2^64 - 2, or -1 for LAP_SEED_RANDOM */
-typedef int option_CHOICE;    /* index of the word */
+typedef int option_CHOICE; /* index of the word */
 typedef struct id_list option_IDS;
 
 enum command {
