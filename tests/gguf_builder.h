@@ -186,12 +186,13 @@ static inline void builder_i32s(struct builder *b, const char *key, const int32_
 
 /* ---- tensors ----------------------------------------------------------------------------------- */
 
-static inline struct builder_tensor *builder_find_tensor(struct builder *b, const char *name)
+/* The tensor of that name, which must be there. */
+static inline struct builder_tensor *builder_get_tensor(struct builder *b, const char *name)
 {
 	for (uint32_t i = 0; i < b->n_tensors; i++)
 		if (strcmp(b->tensors[i].name.data, name) == 0)
 			return &b->tensors[i];
-	return NULL;
+	abort();
 }
 
 /* A further tensor of GGUF type `type` and [n_rows][n_cols]; n_rows 0 makes it one-dimensional. */
@@ -212,9 +213,7 @@ static inline struct builder_tensor *builder_tensor(struct builder *b, const cha
 
 static inline void builder_drop_tensor(struct builder *b, const char *name)
 {
-	struct builder_tensor *t = builder_find_tensor(b, name);
-	if (!t)
-		abort();
+	struct builder_tensor *t = builder_get_tensor(b, name);
 	text_free(&t->name);
 	text_free(&t->data);
 	memmove(t, t + 1, (size_t)(&b->tensors[--b->n_tensors] - t) * sizeof *t);
