@@ -1,0 +1,164 @@
+/* Generation on the CPU reference: ids of trained models, limits, cancellation, streaming. */
+#include "generation.h"
+
+#include "tokenizer.h"
+
+Test(generate, stories)
+{
+	SKIP_WITHOUT("models/stories260K.expected.json");
+	expected_stories("cpu");
+}
+
+Test(generate, demo)
+{
+	expected_demo("cpu");
+}
+
+static struct lap_session *demo_session(const struct lap_session_options *options)
+{
+	return open_session(open_model(source_path("models/austen.gguf"), "cpu"), options);
+}
+
+static void close_session(struct lap_session *s)
+{
+	struct lap_model *m = s->m;
+	lap_session_destroy(s);
+	lap_model_close(m);
+}
+
+/* OB-21: how many tokens fit. */
+Test(generate, limits)
+{
+	struct lap_session_options options = {.n_ctx = 64};
+	struct lap_session *s = demo_session(&options);
+	struct lap_generate_options generate = {.sampling = greedy(), .ignore_eos = true};
+	struct lap_generation r;
+	struct lap_error err = {0};
+	int32_t prompt[66];
+	for (size_t i = 0; i < ARRAY_COUNT(prompt); i++)
+		prompt[i] = (int32_t)(300 + i);
+	const struct {
+		size_t n_prompt;
+		int64_t n_predict;
+		enum lap_status status;
+		size_t n_generated;
+	} cases[] = {
+		{4, 0, LAP_OK, 0}, {4, 1, LAP_OK, 1}, {4, 7, LAP_OK, 7}, {4, -1, LAP_OK, 60},
+		{4, 1000, LAP_OK, 60}, {63, -1, LAP_OK, 1}, {64, 5, LAP_USAGE, 0},
+		{65, 5, LAP_USAGE, 0}, {0, 5, LAP_USAGE, 0}, {4, -2, LAP_USAGE, 0},
+		{4, 3, LAP_OK, 3}, /* an error leaves the session whole */
+	};
+	for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+		struct collected c = {0};
+		generate.n_predict = cases[i].n_predict;
+		enum lap_status status = lap_generate(
+			s, prompt, cases[i].n_prompt, &generate, collect, &c, &r, &err);
+		cr_expect_eq(status, cases[i].status, "case %zu: %s", i, err.text);
+		cr_expect_eq(c.n, cases[i].n_generated, "case %zu: %zu tokens", i, c.n);
+		cr_expect_eq(r.n_generated, c.n);
+		if (!status)
+			cr_expect_eq(r.finish, LAP_FINISH_LENGTH);
+	}
+	prompt[1] = 1 << 30;
+	cr_expect_eq(lap_generate(s, prompt, 4, &generate, NULL, NULL, &r, &err), LAP_USAGE);
+	close_session(s);
+}
+
+/* An end-of-generation token stops, prints nothing, and is reported. */
+Test(generate, stop)
+{
+	struct lap_session *s = demo_session(NULL);
+	struct lap_generate_options options = {
+		.sampling = lap_sampling_default(), .n_predict = 3000};
+	struct lap_generation r;
+	struct lap_error err = {0};
+	int32_t prompt[] = {319, 364, 313};
+	bool stopped = false;
+	for (uint64_t seed = 0; seed < 40 && !stopped; seed++) {
+		struct collected c = {0};
+		options.sampling.seed = seed;
+		options.sampling.temperature = 1.5f;
+		options.sampling.top_k = 0;
+		options.sampling.top_p = 1;
+		options.sampling.min_p = 0;
+		cr_assert_eq(lap_generate(s, prompt, 3, &options, collect, &c, &r, &err), LAP_OK);
+		cr_expect_eq(r.seed, seed);
+		stopped = r.finish == LAP_FINISH_STOP;
+		for (size_t i = 0; i < c.n; i++)
+			cr_expect_eq(lap_token_is_end(s->m, c.ids[i]), stopped && i + 1 == c.n);
+	}
+	cr_expect(stopped, "no end of text in 40 generations");
+	close_session(s);
+}
+
+static bool cancel_at_five(
+	void *user, int32_t token, float log_prob, const char *text, size_t n_bytes)
+{
+	size_t *n = user;
+	(void)log_prob, (void)text, (void)n_bytes;
+	return token < 0 || ++*n < 5;
+}
+
+Test(generate, cancelled_by_callback)
+{
+	struct lap_session *s = demo_session(NULL);
+	struct lap_generate_options options = {
+		.sampling = greedy(), .n_predict = 100, .ignore_eos = true};
+	struct lap_generation r;
+	struct lap_error err = {0};
+	int32_t prompt[] = {319, 364, 313};
+	size_t n = 0;
+	cr_assert_eq(lap_generate(s, prompt, 3, &options, cancel_at_five, &n, &r, &err), LAP_OK);
+	cr_expect_eq(r.finish, LAP_FINISH_CANCELLED);
+	cr_expect_eq(r.n_generated, 5);
+	struct collected c = {0};
+	cr_assert_eq(lap_generate(s, prompt, 3, &options, collect, &c, &r, &err), LAP_OK);
+	cr_expect_eq(c.n, 100, "the session works on");
+	close_session(s);
+}
+
+/* A prompt that shares a prefix with what the session holds gives what a fresh session gives. */
+Test(generate, prefix_reuse)
+{
+	struct lap_session *s = demo_session(NULL);
+	struct lap_sampling sampling = warm();
+	struct collected fresh = {0}, reused = {0};
+	generate(s, "The carriage came to the door, and Elizabeth", 40, &sampling, &fresh);
+	generate(s, "The carriage came to the door, but", 40, &sampling, &reused);
+	struct lap_generation r =
+		generate(s, "The carriage came to the door, and Elizabeth", 40, &sampling, &reused);
+	cr_expect_gt(r.n_reused, 4);
+	expect_same(&reused, &fresh, "reused prefix", "The carriage");
+	close_session(s);
+}
+
+/* Two seeds differ, one seed repeats, a random seed is reported and repeats when given. */
+Test(generate, seeds)
+{
+	struct lap_session *s = demo_session(NULL);
+	struct lap_sampling sampling = lap_sampling_default();
+	struct collected a = {0}, b = {0};
+	struct lap_generation r = generate(s, "She", 30, &sampling, &a);
+	sampling.seed = r.seed;
+	generate(s, "She", 30, &sampling, &b);
+	expect_same(&b, &a, "the reported seed", "She");
+	sampling.seed = r.seed + 1;
+	generate(s, "She", 30, &sampling, &b);
+	cr_expect_arr_neq(a.ids, b.ids, sizeof(int32_t) * 30);
+	close_session(s);
+}
+
+/* Damaged weights are an error, never token 0. */
+Test(generate, nan_logits)
+{
+	struct lap_session *s = demo_session(NULL);
+	struct backend *b = s->m->backend;
+	struct lap_error err = {0};
+	struct lap_generate_options options = {.sampling = greedy(), .n_predict = 4};
+	int32_t prompt[] = {319, 364, 313};
+	float nan_row[2] = {NAN, NAN};
+	cr_assert_eq(b->ops->write(b, s->rope, nan_row, sizeof(nan_row), &err), LAP_OK);
+	cr_expect_eq(lap_generate(s, prompt, 3, &options, NULL, NULL, NULL, &err), LAP_ERROR);
+	cr_expect(strstr(err.text, "not numbers"), "%s", err.text);
+	close_session(s);
+}

@@ -1,0 +1,21 @@
+/* Vulkan against logits of another engine, in both roles, with both KV types and ragged chunks. */
+#include "golden.h"
+
+static void check_run(const struct golden *run, const char *device)
+{
+	golden_logits(run, device, LAP_KV_F32, 0, 1e-6);
+	golden_logits(run, device, LAP_KV_F16, 7, 3e-5);
+	if (!test_small())
+		golden_greedy(run, device, LAP_KV_F32, 1e-2);
+}
+
+Test(vk_golden, vectors)
+{
+	cr_assert_geq(golden_each(vector_path, check_run, NULL), 4);
+}
+
+Test(vk_golden, shared)
+{
+	SKIP_WITHOUT("golden/index.json");
+	cr_assert_geq(golden_each(shared_path, check_run, NULL), 20);
+}
