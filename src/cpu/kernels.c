@@ -1,0 +1,366 @@
+/* The reference kernels: see kernels.h.  Each stands for the shader of its name and is written to be
+ * read beside it, not to be fast.
+ *
+ * Knows operands and arguments, not models; sample and control are in sample.c. */
+#include "kernels.h"
+
+#include <math.h>
+
+#define PIECE    256 /* weights decoded at a time: a multiple of every format's block */
+#define ROW_TILE 64  /* rows of the step that share a decoded piece */
+
+cpu_kernel_fn *const cpu_kernels[N_KERNELS] = {
+#define KERNEL(name, per_weight, written, all, outputs, rows, args) cpu_##name,
+#define VARIANT(kernel, variant, define)
+#include "kernels.def"
+#undef KERNEL
+#undef VARIANT
+};
+
+static u32 min_u32(u32 a, u32 b)
+{
+	return a < b ? a : b;
+}
+
+static const struct step_row *step_rows(const struct step_header *step)
+{
+	return (const struct step_row *)(step + 1);
+}
+
+/* ---- weights ----------------------------------------------------------------------------------- */
+
+/* Bytes of n weights, a multiple of the format's block. */
+static size_t piece_bytes(const struct weight_format *f, size_t n)
+{
+	return n / f->block_weights * f->block_bytes;
+}
+
+void cpu_embed(const struct op *op, const struct step_header *step)
+{
+	const struct embed_args *a = &op->args.embed;
+	const struct weight_format *f = weight_format(op->weight);
+	float *x = cpu_pointer(&op->buffers[0]);
+	const uint8_t *weights = cpu_pointer(&op->buffers[1]);
+
+	for (u32 row = 0; row < step->n_rows; row++) {
+		u32 token = step_rows(step)[row].token;
+		if (token >= a->first_row && token - a->first_row < a->n_weight_rows)
+			f->decode(weights + (size_t)(token - a->first_row) * a->row_bytes,
+				a->n_embd, x + (size_t)row * a->stride);
+	}
+}
+
+/* Four running sums, so that one need not wait for the other. */
+static double dot(const float *w, const float *x, u32 n)
+{
+	double sums[4] = {0};
+	u32 i = 0;
+	for (; i + 4 <= n; i += 4)
+		for (u32 k = 0; k < 4; k++)
+			sums[k] += (double)w[i + k] * (double)x[i + k];
+	for (; i < n; i++)
+		sums[0] += (double)w[i] * (double)x[i];
+	return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+}
+
+/* sums[t] = weights . x[t] for n_rows <= ROW_TILE rows of x; each piece is decoded once. */
+static void row_products(const struct matmul_args *a, const struct weight_format *f,
+	const uint8_t *weights, const float *x, u32 n_rows, double *sums)
+{
+	float w[PIECE];
+	for (u32 t = 0; t < n_rows; t++)
+		sums[t] = 0;
+	for (u32 i = 0; i < a->n_in; i += PIECE) {
+		u32 n = min_u32(a->n_in - i, PIECE);
+		f->decode(weights + piece_bytes(f, i), n, w);
+		for (u32 t = 0; t < n_rows; t++)
+			sums[t] += dot(w, x + (size_t)t * a->stride_x + i, n);
+	}
+}
+
+static void multiply(
+	const struct op *op, const struct matmul_args *a, const struct step_header *step)
+{
+	const struct weight_format *f = weight_format(op->weight);
+	float *out = cpu_pointer(&op->buffers[0]);
+	const uint8_t *weights = cpu_pointer(&op->buffers[1]);
+	const float *x = cpu_pointer(&op->buffers[2]);
+	const float *bias = a->has_bias ? cpu_pointer(&op->buffers[3]) : NULL;
+	const float *residual = a->has_residual ? cpu_pointer(&op->buffers[4]) : NULL;
+
+	for (u32 first = 0; first < step->n_rows; first += ROW_TILE) {
+		u32 n_rows = min_u32(step->n_rows - first, ROW_TILE);
+		for (u32 o = 0; o < a->n_out; o++) {
+			double sums[ROW_TILE];
+			row_products(a, f, weights + (size_t)o * a->row_bytes,
+				x + (size_t)first * a->stride_x, n_rows, sums);
+			for (u32 t = 0; t < n_rows; t++) {
+				size_t row = first + t;
+				double sum = sums[t];
+				if (bias)
+					sum += (double)bias[o];
+				if (residual)
+					sum += (double)residual[row * a->stride_residual + o];
+				out[row * a->stride_out + o] = (float)sum;
+			}
+		}
+	}
+}
+
+void cpu_matvec(const struct op *op, const struct step_header *step)
+{
+	multiply(op, &op->args.matvec, step);
+}
+
+void cpu_matmul(const struct op *op, const struct step_header *step)
+{
+	multiply(op, &op->args.matmul, step);
+}
+
+/* ---- element-wise ------------------------------------------------------------------------------ */
+
+void cpu_rmsnorm(const struct op *op, const struct step_header *step)
+{
+	const struct rmsnorm_args *a = &op->args.rmsnorm;
+	float *out = cpu_pointer(&op->buffers[0]);
+	const float *x = cpu_pointer(&op->buffers[1]);
+	const float *weight = cpu_pointer(&op->buffers[2]);
+
+	for (u32 row = 0; row < step->n_rows; row++) {
+		const float *from = x + (size_t)row * a->stride_x;
+		float *to = out + (size_t)row * a->stride_out;
+		double factor = 1 / sqrt(dot(from, from, a->n) / a->n + (double)a->eps);
+		for (u32 i = 0; i < a->n; i++)
+			to[i] = (float)((double)from[i] * factor * (double)weight[i]);
+	}
+}
+
+void cpu_glu(const struct op *op, const struct step_header *step)
+{
+	const struct glu_args *a = &op->args.glu;
+	float *out = cpu_pointer(&op->buffers[0]);
+	const float *gate = cpu_pointer(&op->buffers[1]);
+	const float *up = cpu_pointer(&op->buffers[2]);
+
+	for (u32 row = 0; row < step->n_rows; row++)
+		for (u32 i = 0; i < a->n; i++) {
+			size_t at = (size_t)row * a->stride + i;
+			double x = (double)gate[at];
+			/* exp(-x) is infinite for x below -709: the quotient is then -0 */
+			out[at] = (float)(x / (1 + exp(-x)) * (double)up[at]);
+		}
+}
+
+/* ---- the KV cache ------------------------------------------------------------------------------ */
+
+/* The first element of a head at a position, as kv.glsl. */
+static size_t kv_element(const u32 *table, u32 n_blocks, const struct step_row *row, u32 pos,
+	u32 head_kv, u32 n_head_kv, u32 head_dim)
+{
+	size_t block = table[(size_t)row->seq * n_blocks + pos / KV_BLOCK];
+	return ((block * KV_BLOCK + pos % KV_BLOCK) * n_head_kv + head_kv) * head_dim;
+}
+
+static float kv_load(const void *cache, bool f16, size_t element)
+{
+	return f16 ? half_to_float(((const uint16_t *)cache)[element])
+		   : ((const float *)cache)[element];
+}
+
+static void kv_store(void *cache, bool f16, size_t element, float value)
+{
+	if (f16)
+		((uint16_t *)cache)[element] = float_to_half(value);
+	else
+		((float *)cache)[element] = value;
+}
+
+/* Element i of a head after rotation; table: the (cosine, sine) pairs of the position. */
+static float rotated(const float *head, u32 i, const float *table, const struct rope_kv_args *a)
+{
+	u32 n = a->n_rot / 2;
+	if (i >= a->n_rot)
+		return head[i];
+	bool first = a->neox ? i < n : i % 2 == 0;
+	u32 other = !a->neox ? i ^ 1u : first ? i + n : i - n;
+	const float *turn = table + (size_t)2 * (a->neox ? i % n : i / 2);
+	double x = (double)head[i] * (double)turn[0], y = (double)head[other] * (double)turn[1];
+	return (float)(first ? x - y : x + y);
+}
+
+void cpu_rope_kv(const struct op *op, const struct step_header *step)
+{
+	const struct rope_kv_args *a = &op->args.rope_kv;
+	float *q_out = cpu_pointer(&op->buffers[0]);
+	void *k_cache = cpu_pointer(&op->buffers[1]), *v_cache = cpu_pointer(&op->buffers[2]);
+	const float *qkv = cpu_pointer(&op->buffers[3]);
+	const float *rope_table = cpu_pointer(&op->buffers[4]);
+	const u32 *table = cpu_pointer(&op->buffers[6]);
+	bool k_f16 = op->constant & ATTN_K_F16, v_f16 = op->constant & ATTN_V_F16;
+
+	for (u32 irow = 0; irow < step->n_rows; irow++) {
+		const struct step_row *row = &step_rows(step)[irow];
+		const float *turns = rope_table + (size_t)row->pos * a->n_rot;
+		const float *from = qkv + (size_t)irow * a->stride_qkv;
+		float *to = q_out + (size_t)irow * a->stride_q;
+		for (u32 h = 0; h < a->n_head; h++, from += a->head_dim, to += a->head_dim)
+			for (u32 i = 0; i < a->head_dim; i++)
+				to[i] = rotated(from, i, turns, a);
+		from = qkv + (size_t)irow * a->stride_qkv;
+		for (u32 h = 0; h < a->n_head_kv; h++) {
+			const float *k = from + a->k_offset + (size_t)h * a->head_dim;
+			const float *v = from + a->v_offset + (size_t)h * a->head_dim;
+			size_t at = kv_element(
+				table, a->n_blocks, row, row->pos, h, a->n_head_kv, a->head_dim);
+			for (u32 i = 0; i < a->head_dim; i++) {
+				kv_store(k_cache, k_f16, at + i, rotated(k, i, turns, a));
+				kv_store(v_cache, v_f16, at + i, v[i]);
+			}
+		}
+	}
+}
+
+/* ---- attention --------------------------------------------------------------------------------- */
+
+/* What attention looks at, for one row of the step and one of its heads. */
+struct attention {
+	const struct attn_args *args;
+	const struct step_row *row;
+	const float *q; /* [head_dim] */
+	const void *k, *v;
+	bool k_f16, v_f16;
+	const u32 *table;
+	u32 head_kv;
+};
+
+static struct attention attention_of(const struct op *op, const struct attn_args *a,
+	const struct step_header *step, u32 row, u32 head)
+{
+	return (struct attention){
+		.args = a,
+		.row = &step_rows(step)[row],
+		.q = (const float *)cpu_pointer(&op->buffers[1]) + (size_t)row * a->stride_q +
+			(size_t)head * a->head_dim,
+		.k = cpu_pointer(&op->buffers[2]),
+		.v = cpu_pointer(&op->buffers[3]),
+		.k_f16 = op->constant & ATTN_K_F16,
+		.v_f16 = op->constant & ATTN_V_F16,
+		.table = cpu_pointer(&op->buffers[5]),
+		.head_kv = head / (a->n_head / a->n_head_kv),
+	};
+}
+
+static size_t attention_element(const struct attention *t, u32 pos)
+{
+	return kv_element(t->table, t->args->n_blocks, t->row, pos, t->head_kv, t->args->n_head_kv,
+		t->args->head_dim);
+}
+
+static double attention_score(const struct attention *t, u32 pos)
+{
+	size_t at = attention_element(t, pos);
+	double sum = 0;
+	for (u32 i = 0; i < t->args->head_dim; i++)
+		sum += (double)t->q[i] * (double)kv_load(t->k, t->k_f16, at + i);
+	return sum * (double)t->args->scale;
+}
+
+/* Softmax over positions first .. end - 1, not yet divided: *maximum of the scores, *sum of
+ * exp(score - maximum), and values[head_dim], V weighted by the same.  What was summed is scaled
+ * down when a larger maximum turns up. */
+static void attend(const struct attention *t, u32 first, u32 end, double *maximum, double *sum,
+	double values[MAX_HEAD_DIM])
+{
+	u32 n = t->args->head_dim;
+	*maximum = ATTN_NONE;
+	*sum = 0;
+	for (u32 i = 0; i < n; i++)
+		values[i] = 0;
+	for (u32 pos = first; pos < end; pos++) {
+		double score = attention_score(t, pos);
+		if (score > *maximum) {
+			double factor = exp(*maximum - score);
+			*sum *= factor;
+			for (u32 i = 0; i < n; i++)
+				values[i] *= factor;
+			*maximum = score;
+		}
+		double weight = exp(score - *maximum);
+		size_t at = attention_element(t, pos);
+		*sum += weight;
+		for (u32 i = 0; i < n; i++)
+			values[i] += weight * (double)kv_load(t->v, t->v_f16, at + i);
+	}
+}
+
+void cpu_attn_prefill(const struct op *op, const struct step_header *step)
+{
+	const struct attn_args *a = &op->args.attn_prefill;
+	float *out = cpu_pointer(&op->buffers[0]);
+	double maximum, sum, values[MAX_HEAD_DIM];
+
+	for (u32 row = 0; row < step->n_rows; row++)
+		for (u32 head = 0; head < a->n_head; head++) {
+			struct attention t = attention_of(op, a, step, row, head);
+			float *to = out + (size_t)row * a->stride_out + (size_t)head * a->head_dim;
+			attend(&t, 0, t.row->pos + 1, &maximum, &sum, values);
+			for (u32 i = 0; i < a->head_dim; i++)
+				to[i] = (float)(values[i] / sum);
+		}
+}
+
+/* The slices of a head of a row: [n_slices][2 + head_dim]. */
+static size_t partial_offset(const struct attn_args *a, u32 row, u32 head)
+{
+	return ((size_t)row * a->n_head + head) * a->n_slices * (2 + a->head_dim);
+}
+
+void cpu_attn_decode(const struct op *op, const struct step_header *step)
+{
+	const struct attn_args *a = &op->args.attn_decode;
+	float *partial = cpu_pointer(&op->buffers[0]);
+	u32 n_slices = min_u32((step->n_kv + ATTN_SLICE - 1) / ATTN_SLICE, a->n_slices);
+	double maximum, sum, values[MAX_HEAD_DIM];
+
+	for (u32 row = 0; row < step->n_rows; row++)
+		for (u32 head = 0; head < a->n_head; head++) {
+			struct attention t = attention_of(op, a, step, row, head);
+			float *to = partial + partial_offset(a, row, head);
+			for (u32 slice = 0; slice < n_slices; slice++, to += 2 + a->head_dim) {
+				u32 first = slice * ATTN_SLICE;
+				u32 end = min_u32(first + ATTN_SLICE, t.row->pos + 1);
+				attend(&t, first, end, &maximum, &sum, values);
+				to[0] = (float)maximum;
+				to[1] = (float)sum;
+				for (u32 i = 0; i < a->head_dim; i++)
+					to[2 + i] = (float)values[i];
+			}
+		}
+}
+
+void cpu_attn_reduce(const struct op *op, const struct step_header *step)
+{
+	const struct attn_args *a = &op->args.attn_reduce;
+	float *out = cpu_pointer(&op->buffers[0]);
+	const float *partial = cpu_pointer(&op->buffers[1]);
+	size_t slice_floats = 2 + a->head_dim;
+
+	for (u32 row = 0; row < step->n_rows; row++)
+		for (u32 head = 0; head < a->n_head; head++) {
+			const float *slices = partial + partial_offset(a, row, head);
+			float *to = out + (size_t)row * a->stride_out + (size_t)head * a->head_dim;
+			u32 n = min_u32(step_rows(step)[row].pos / ATTN_SLICE + 1, a->n_slices);
+			double maximum = ATTN_NONE, sum = 0, values[MAX_HEAD_DIM] = {0};
+			for (u32 i = 0; i < n; i++)
+				maximum = fmax(maximum, (double)slices[i * slice_floats]);
+			for (u32 i = 0; i < n; i++) {
+				const float *slice = slices + i * slice_floats;
+				double weight = exp((double)slice[0] - maximum);
+				sum += weight * (double)slice[1];
+				for (u32 j = 0; j < a->head_dim; j++)
+					values[j] += weight * (double)slice[2 + j];
+			}
+			for (u32 j = 0; j < a->head_dim; j++)
+				to[j] = (float)(values[j] / sum);
+		}
+}
