@@ -7,9 +7,9 @@
 #include "base.h"
 
 struct arch {
-	const char *name;   /* general.architecture */
-	bool rope_neox;     /* RoPE turns (i, i + n_rot/2); otherwise (2i, 2i + 1) */
-	bool qkv_bias;      /* attn_q, attn_k and attn_v must have biases; otherwise they may */
+	const char *name; /* general.architecture */
+	bool rope_neox;   /* RoPE turns (i, i + n_rot/2); otherwise (2i, 2i + 1) */
+	bool qkv_bias;    /* attn_q, attn_k and attn_v must have biases; otherwise they may */
 };
 
 /* The architecture of that name, or NULL. */

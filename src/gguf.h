@@ -11,8 +11,19 @@
 #include "weight.h"
 
 enum gguf_type { /* numbered as in the format */
-	GGUF_U8, GGUF_I8, GGUF_U16, GGUF_I16, GGUF_U32, GGUF_I32, GGUF_F32, GGUF_BOOL,
-	GGUF_STRING, GGUF_ARRAY, GGUF_U64, GGUF_I64, GGUF_F64,
+	GGUF_U8,
+	GGUF_I8,
+	GGUF_U16,
+	GGUF_I16,
+	GGUF_U32,
+	GGUF_I32,
+	GGUF_F32,
+	GGUF_BOOL,
+	GGUF_STRING,
+	GGUF_ARRAY,
+	GGUF_U64,
+	GGUF_I64,
+	GGUF_F64,
 	N_GGUF_TYPES
 };
 
@@ -22,18 +33,18 @@ struct gguf_string {
 };
 
 struct gguf_kv {
-	const char *key;      /* NUL-terminated copy */
-	enum gguf_type type;  /* GGUF_ARRAY: see element */
+	const char *key;     /* NUL-terminated copy */
+	enum gguf_type type; /* GGUF_ARRAY: see element */
 	enum gguf_type element;
-	uint64_t n;           /* elements of an array; 1 otherwise */
-	const uint8_t *data;  /* the value's bytes, unaligned; of an array its first element */
+	uint64_t n;          /* elements of an array; 1 otherwise */
+	const uint8_t *data; /* the value's bytes, unaligned; of an array its first element */
 	const struct gguf_string *strings; /* the elements when type or element is GGUF_STRING */
 };
 
 struct gguf_tensor {
-	const char *name;  /* NUL-terminated copy */
-	uint32_t n_dims;   /* 1 to 4 */
-	uint64_t dims[4];  /* dims[0] is the length of a row; the rest 1 where absent */
+	const char *name; /* NUL-terminated copy */
+	uint32_t n_dims;  /* 1 to 4 */
+	uint64_t dims[4]; /* dims[0] is the length of a row; the rest 1 where absent */
 	enum weight weight;
 	uint64_t n_weights, n_bytes;
 	const uint8_t *data;
