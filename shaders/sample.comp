@@ -1,0 +1,390 @@
+/* sample: the token after each row, from its logits; one workgroup for a row of the step.
+ *
+ * The same arithmetic as src/sampler.c, operation by operation, so that both choose the same token:
+ * `precise` keeps products and sums apart, subnormal numbers count as 0, infinities and NaN are
+ * recognised by their bits, and masses are summed as 64-bit integers in pairs of words.
+ *
+ * Nothing is sorted.  A truncation is a threshold on the ordered key of the logit, found eight bits
+ * at a time from histograms; the draw is the same search over ids.  Once few enough candidates are
+ * left they move to shared memory, and the passes that follow no longer read the vocabulary. */
+#define LANES_SAMPLE 128
+#define MAX_LISTED   1024 /* candidates in shared memory, 8 bytes each */
+layout(local_size_x = LANES_SAMPLE) in;
+layout(push_constant) uniform push { sample_args args; };
+layout(std430, set = 0, binding = 0) writeonly buffer result_buffer { sample_result results[]; };
+layout(std430, set = 0, binding = 1) buffer scratch_buffer { uint penalised[]; };
+layout(std430, set = 0, binding = 2) readonly buffer logit_buffer { uint logits[]; };
+layout(std430, set = 0, binding = 3) readonly buffer sequence_buffer { sequence sequences[]; };
+layout(std430, set = 0, binding = 4) readonly buffer step_buffer {
+	step_header step_head;
+	step_row step_rows[];
+};
+layout(std430, set = 0, binding = 5) readonly buffer history_buffer { uint history[]; };
+
+#define SIGN_BIT      0x80000000u
+#define INFINITY_BITS 0x7F800000u /* also the mask of the exponent */
+#define FORBIDDEN     0xFF800000u /* -infinity */
+
+#define SELECT_COUNT 0 /* see enum select in src/sampler.c */
+#define SELECT_MASS  1
+#define SELECT_TOKEN 2
+
+/* uint64: x the low word, y the high one. */
+#define u64 uvec2
+
+shared uint sum_low[256], sum_high[256]; /* amounts by digit; [0] also serves plain sums */
+shared uint listed_id[MAX_LISTED], listed_logit[MAX_LISTED];
+shared uint n_listed;
+shared uint any_error, best_key, best_id;
+shared uint chosen_digit;
+shared u64 chosen_above;
+
+/* What the whole workgroup agrees on. */
+uint lane;
+uint logit_base;  /* of this row in `penalised` */
+uint n_items;     /* the vocabulary, or the list once `listed` */
+bool listed;
+uint threshold;   /* a token stays when its key is at least this ... */
+bool use_min_p;   /* ... and its distance at least log_min_p */
+float log_min_p;
+float inv_temperature;
+uint best_logit;
+
+u64 add64(u64 a, u64 b)
+{
+	uint carry;
+	uint low = uaddCarry(a.x, b.x, carry);
+	return u64(low, a.y + b.y + carry);
+}
+
+bool less64(u64 a, u64 b)
+{
+	return a.y < b.y || (a.y == b.y && a.x < b.x);
+}
+
+u64 mul32(uint a, uint b)
+{
+	u64 product;
+	umulExtended(a, b, product.y, product.x);
+	return product;
+}
+
+/* ---- one token ---- */
+
+/* Subnormal numbers and -0 become 0. */
+uint tidy(uint bits)
+{
+	return (bits & INFINITY_BITS) == 0 ? 0u : bits;
+}
+
+uint tidy(float f)
+{
+	return tidy(floatBitsToUint(f));
+}
+
+uint ordered_key(uint bits)
+{
+	return (bits & SIGN_BIT) != 0 ? ~bits : bits | SIGN_BIT;
+}
+
+uint penalised_logit(uint token, uint seq)
+{
+	uint bits = tidy(logits[logit_base + token]);
+	if (sequences[seq].repeat_last_n == 0 || bits == FORBIDDEN)
+		return bits;
+	uint count = history[seq * args.history_stride + args.n_ctx + token];
+	if (count == 0)
+		return bits;
+	float factor = (bits & SIGN_BIT) != 0 ? sequences[seq].repeat_penalty
+					      : sequences[seq].inv_repeat_penalty;
+	precise float scaled = uintBitsToFloat(bits) * factor;
+	precise float per_token = sequences[seq].frequency_penalty * float(count);
+	precise float subtract = per_token + sequences[seq].presence_penalty;
+	precise float logit = uintBitsToFloat(tidy(scaled)) - subtract;
+	return tidy(logit);
+}
+
+/* Distance below the largest logit, over temperature; not for forbidden tokens. */
+float distance_of(uint bits)
+{
+	precise float below = uintBitsToFloat(bits) - uintBitsToFloat(best_logit);
+	precise float scaled = uintBitsToFloat(tidy(below)) * inv_temperature;
+	return uintBitsToFloat(tidy(scaled));
+}
+
+/* exp(distance) in units of 2^-31, rounded down: sampler_mass. */
+uint mass_of(uint bits)
+{
+	if (bits == FORBIDDEN)
+		return 0;
+	precise float scaled = distance_of(bits) * 1.44269504;
+	float x = uintBitsToFloat(tidy(scaled));
+	if (!(x >= -31.0))
+		return 0;
+	float whole = floor(x);
+	precise float f = x - whole;
+	precise float p = 0.000218892281 * f;
+	p = p + 0.00124113797;
+	p = p * f;
+	p = p + 0.00967821479;
+	p = p * f;
+	p = p + 0.0554860458;
+	p = p * f;
+	p = p + 0.240228564;
+	p = p * f;
+	p = p + 0.693147123;
+	p = p * f;
+	p = p + 1.0;
+	uint p_bits = floatBitsToUint(p);
+	uint mantissa = (p_bits & 0x7FFFFFu) | 0x800000u;
+	int shift = int(whole) + int(p_bits >> 23) - 127 + 8;
+	return shift >= 0 ? mantissa << shift : mantissa >> -shift;
+}
+
+bool keeps(uint bits)
+{
+	if (ordered_key(bits) < threshold)
+		return false;
+	return !use_min_p || (bits != FORBIDDEN && distance_of(bits) >= log_min_p);
+}
+
+/* ---- passes over the candidates ---- */
+
+void item(uint i, out uint id, out uint bits)
+{
+	id = listed ? listed_id[i] : i;
+	bits = listed ? listed_logit[i] : penalised[logit_base + i];
+}
+
+uint select_amount(uint what, uint id, uint bits, out uint key)
+{
+	key = what == SELECT_TOKEN ? ~id : ordered_key(bits);
+	bool counts = what == SELECT_TOKEN ? keeps(bits) : key >= threshold;
+	if (!counts)
+		return 0;
+	return what == SELECT_COUNT ? 1 : mass_of(bits);
+}
+
+/* Shared sums are exact whatever the order: a word that wraps around carries once. */
+void sum_add(uint digit, u64 amount)
+{
+	if (amount == u64(0))
+		return;
+	uint before = atomicAdd(sum_low[digit], amount.x);
+	uint high = amount.y + (before + amount.x < before ? 1 : 0);
+	if (high != 0)
+		atomicAdd(sum_high[digit], high);
+}
+
+void sums_clear()
+{
+	barrier();
+	for (uint i = lane; i < 256; i += LANES_SAMPLE)
+		sum_low[i] = sum_high[i] = 0;
+	barrier();
+}
+
+u64 sum_mass(uint what)
+{
+	sums_clear();
+	u64 sum = u64(0);
+	for (uint i = lane; i < n_items; i += LANES_SAMPLE) {
+		uint id, bits, key;
+		item(i, id, bits);
+		sum = add64(sum, u64(select_amount(what, id, bits, key), 0));
+	}
+	sum_add(0, sum);
+	barrier();
+	return u64(sum_low[0], sum_high[0]);
+}
+
+/* Moves the tokens of at least this key to the list, if they fit. */
+void list_candidates(uint least_key)
+{
+	if (listed)
+		return;
+	barrier();
+	if (lane == 0)
+		n_listed = 0;
+	barrier();
+	for (uint i = lane; i < n_items; i += LANES_SAMPLE) {
+		uint bits = penalised[logit_base + i];
+		if (ordered_key(bits) < least_key)
+			continue;
+		uint at = atomicAdd(n_listed, 1);
+		if (at < MAX_LISTED) {
+			listed_id[at] = i;
+			listed_logit[at] = bits;
+		}
+	}
+	barrier();
+	listed = n_listed <= MAX_LISTED;
+	if (listed)
+		n_items = n_listed;
+}
+
+/* The digit at which the running sum from the top reaches `goal`, in chosen_digit, and what lies
+ * above it. */
+void choose_digit(u64 above, u64 goal)
+{
+	barrier();
+	if (lane == 0) {
+		uint digit = 255;
+		while (digit > 0) {
+			u64 next = add64(above, u64(sum_low[digit], sum_high[digit]));
+			if (!less64(next, goal))
+				break;
+			above = next;
+			digit--;
+		}
+		chosen_digit = digit;
+		chosen_above = above;
+	}
+	barrier();
+}
+
+/* The largest key at which the amounts of all tokens ranked as high or higher reach `goal`. */
+uint select_key(uint what, u64 goal)
+{
+	uint found = 0;
+	u64 above = u64(0);
+	for (int shift = 24; shift >= 0; shift -= 8) {
+		if (what == SELECT_TOKEN && args.n_vocab - 1 >> shift == 0) { /* no id has this digit */
+			found |= 255u << shift;
+			continue;
+		}
+		sums_clear();
+		/* Neighbours often share a digit: add them up before touching shared memory. */
+		uint run_digit = 0;
+		u64 run = u64(0);
+		for (uint i = lane; i < n_items; i += LANES_SAMPLE) {
+			uint id, bits, key;
+			item(i, id, bits);
+			uint amount = select_amount(what, id, bits, key);
+			if (amount == 0 || (shift < 24 && (key ^ found) >> (shift + 8) != 0))
+				continue;
+			uint digit = key >> shift & 255u;
+			if (digit != run_digit) {
+				sum_add(run_digit, run);
+				run_digit = digit;
+				run = u64(0);
+			}
+			run = add64(run, u64(amount, 0));
+		}
+		sum_add(run_digit, run);
+		choose_digit(above, goal);
+		above = chosen_above;
+		found |= chosen_digit << shift;
+		if (shift == 16 && what != SELECT_TOKEN)
+			list_candidates(max(found, threshold));
+	}
+	return found;
+}
+
+/* ---- the draw ---- */
+
+/* mass * share / 2^32, rounded up. */
+u64 mass_share(u64 mass, uint share)
+{
+	u64 low = mul32(mass.x, share);
+	u64 sum = add64(mul32(mass.y, share), u64(low.y, 0));
+	return add64(sum, u64(low.x != 0 ? 1 : 0, 0));
+}
+
+/* (high * 2^32 + low) * n / 2^64, rounded down. */
+u64 scale_random(uint high, uint low, u64 n)
+{
+	u64 a = mul32(high, n.x), b = mul32(low, n.y);
+	u64 middle = u64(mul32(low, n.x).y, 0);
+	middle = add64(add64(middle, u64(a.x, 0)), u64(b.x, 0));
+	u64 sum = add64(mul32(high, n.y), u64(middle.y, 0));
+	return add64(add64(sum, u64(a.y, 0)), u64(b.y, 0));
+}
+
+/* Philox4x32-10 (Salmon et al. 2011), its first two words. */
+uvec2 philox(uint counter, uvec2 key)
+{
+	uvec4 c = uvec4(counter, 0, 0, 0);
+	for (int i = 0; i < 10; i++) {
+		u64 a = mul32(c.x, 0xD2511F53u), b = mul32(c.z, 0xCD9E8D57u);
+		c = uvec4(b.y ^ c.y ^ key.x, b.x, a.y ^ c.w ^ key.y, a.x);
+		key += uvec2(0x9E3779B9u, 0xBB67AE85u);
+	}
+	return c.xy;
+}
+
+/* Penalised logits to scratch; the largest, lowest id first; whether all of them are numbers. */
+void find_best(uint row, uint seq)
+{
+	if (lane == 0) {
+		any_error = 0;
+		best_key = 0;
+		best_id = 0xFFFFFFFFu;
+	}
+	barrier();
+	uint my_key = 0, my_id = 0;
+	bool my_error = false;
+	for (uint i = lane; i < args.n_vocab; i += LANES_SAMPLE) {
+		uint bits = penalised_logit(i, seq);
+		penalised[logit_base + i] = bits;
+		my_error = my_error || (bits & ~SIGN_BIT) > INFINITY_BITS || bits == INFINITY_BITS;
+		uint key = ordered_key(bits);
+		if (key > my_key) {
+			my_key = key;
+			my_id = i;
+		}
+	}
+	if (my_error)
+		atomicOr(any_error, 1);
+	atomicMax(best_key, my_key);
+	barrier();
+	if (my_key == best_key && lane < args.n_vocab)
+		atomicMin(best_id, my_id);
+	barrier();
+}
+
+void main()
+{
+	uint row = gl_WorkGroupID.z;
+	if (flat_group() != 0 || row >= step_head.n_rows || step_head.done != 0)
+		return;
+	uint seq = step_rows[row].seq;
+	lane = gl_LocalInvocationID.x;
+	logit_base = row * args.stride;
+	n_items = args.n_vocab;
+	listed = false;
+	threshold = 0;
+	inv_temperature = sequences[seq].inv_temperature;
+	use_min_p = sequences[seq].use_min_p != 0;
+	log_min_p = sequences[seq].log_min_p;
+
+	find_best(row, seq);
+	uint token = best_id;
+	if (any_error != 0 || best_key == ordered_key(FORBIDDEN)) {
+		if (lane == 0)
+			results[row] = sample_result(0, 0.0, 1, 0);
+		return;
+	}
+	best_logit = (best_key & SIGN_BIT) != 0 ? best_key ^ SIGN_BIT : ~best_key;
+
+	u64 mass_all = sum_mass(SELECT_MASS);
+	if (sequences[seq].greedy == 0) {
+		uint top_k = sequences[seq].top_k, top_p = sequences[seq].top_p;
+		if (top_k != 0)
+			threshold = select_key(SELECT_COUNT, u64(top_k, 0));
+		if (top_p != 0) {
+			u64 mass = top_k != 0 ? sum_mass(SELECT_MASS) : mass_all;
+			threshold = select_key(SELECT_MASS, mass_share(mass, top_p));
+		}
+		u64 kept = sum_mass(SELECT_TOKEN);
+		uvec2 random = philox(step_rows[row].pos,
+			uvec2(sequences[seq].seed_lo, sequences[seq].seed_hi));
+		u64 target = scale_random(random.x, random.y, kept);
+		token = ~select_key(SELECT_TOKEN, add64(target, u64(1, 0)));
+	}
+	if (lane == 0) {
+		float total = float(mass_all.y) * 4294967296.0 + float(mass_all.x);
+		float distance = distance_of(penalised_logit(token, seq)); /* another lane wrote it */
+		results[row] = sample_result(token, distance - log(total / 2147483648.0), 0, 0);
+	}
+}

@@ -1,0 +1,96 @@
+/* The tail of a step: logits to tokens, and what follows from them for the next step.
+ *
+ * The arithmetic of a draw is sampler.c's. */
+#include "kernels.h"
+#include "sampler.h"
+
+void cpu_sample(const struct op *op, const struct step_header *step)
+{
+	const struct sample_args *a = &op->args.sample;
+	struct sample_result *results = cpu_pointer(&op->buffers[0]);
+	float *scratch = cpu_pointer(&op->buffers[1]);
+	const float *logits = cpu_pointer(&op->buffers[2]);
+	const struct sequence *sequences = cpu_pointer(&op->buffers[3]);
+	const u32 *history = cpu_pointer(&op->buffers[5]);
+	const struct step_row *rows = (const struct step_row *)(step + 1);
+
+	for (u32 i = 0; i < step->n_rows; i++) {
+		const u32 *count = history + (size_t)rows[i].seq * a->history_stride + a->n_ctx;
+		results[i] = sampler_sample(&sequences[rows[i].seq], logits + (size_t)i * a->stride,
+			a->n_vocab, count, rows[i].pos, scratch + (size_t)i * a->stride);
+	}
+}
+
+static void ring_append(
+	struct sequence *s, struct ring_entry *ring, const struct sample_result *result)
+{
+	ring[s->n_sampled % RING_ENTRIES] = (struct ring_entry){
+		.token = result->token,
+		.log_prob = result->log_prob,
+		.step = s->n_sampled + 1,
+		.error = result->error,
+	};
+	s->n_sampled++;
+	if (s->n_left > 0)
+		s->n_left--;
+}
+
+/* The token at `pos` joins the history; its counts stay those of the last repeat_last_n tokens. */
+static void history_append(const struct sequence *s, u32 *token, u32 n_ctx, u32 pos, u32 id)
+{
+	u32 *count = token + n_ctx;
+	if (pos >= n_ctx)
+		return;
+	token[pos] = id;
+	if (s->repeat_last_n == 0)
+		return;
+	count[id]++;
+	if (pos >= s->repeat_last_n)
+		count[token[pos - s->repeat_last_n]]--;
+}
+
+static bool sequence_ends(const struct sequence *s, u32 token, u32 pos)
+{
+	for (u32 i = 0; i < s->n_stop; i++)
+		if (s->stop[i] == token)
+			return true;
+	return s->n_left == 0 || pos >= s->n_ctx || *(const volatile u32 *)&s->cancel;
+}
+
+void cpu_control(const struct op *op, const struct step_header *step)
+{
+	const struct control_args *a = &op->args.control;
+	struct step_header *next = cpu_pointer(&op->buffers[0]);
+	struct step_row *rows = (struct step_row *)(next + 1);
+	struct dispatch_size *sizes = cpu_pointer(&op->buffers[1]);
+	struct sequence *sequences = cpu_pointer(&op->buffers[2]);
+	struct ring_entry *ring = cpu_pointer(&op->buffers[3]);
+	u32 *history = cpu_pointer(&op->buffers[4]);
+	const struct sample_result *results = cpu_pointer(&op->buffers[5]);
+
+	if (step->done)
+		return;
+	u32 n_kv = 0, n_active = 0;
+	for (u32 i = 0; i < step->n_rows; i++) {
+		struct step_row *row = &rows[i];
+		struct sequence *s = &sequences[row->seq];
+		if (!s->done) {
+			u32 pos = row->pos + 1, token = results[i].token;
+			ring_append(s, ring + (size_t)row->seq * RING_ENTRIES, &results[i]);
+			s->error = results[i].error;
+			if (!s->error)
+				history_append(s, history + (size_t)row->seq * a->history_stride,
+					a->n_ctx, pos, token);
+			s->done = s->error || sequence_ends(s, token, pos);
+			if (!s->done) {
+				row->token = token;
+				row->pos = pos;
+				n_active++;
+			}
+		}
+		n_kv = row->pos + 1 > n_kv ? row->pos + 1 : n_kv;
+	}
+	next->n_kv = n_kv;
+	next->done = n_active == 0;
+	sizes_update(sizes, a->n_sizes, next);
+}
