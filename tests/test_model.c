@@ -1,0 +1,595 @@
+/* Models: defaults, optional parts, and that each thing a step relies on is checked with its own line. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gguf_builder.h"
+#include "model.h"
+#include "support.h"
+
+struct opened {
+	struct text file;
+	struct gguf *g;
+	struct model *m;
+	enum lap_status status;
+	struct lap_error err;
+};
+
+static struct builder *new_builder(void)
+{
+	static struct builder b;
+	builder_free(&b);
+	builder_tiny_llama(&b);
+	return &b;
+}
+
+static struct opened open_builder(struct builder *b)
+{
+	struct opened o = {.file = builder_file(b)};
+	o.status = gguf_open(o.file.data, o.file.n, "x.gguf", &o.g, &o.err);
+	cr_assert_eq(o.status, LAP_OK, "the file itself is fine: %s", o.err.text);
+	o.status = model_create(o.g, &o.m, &o.err);
+	cr_expect_eq(o.status == LAP_OK, o.m != NULL);
+	return o;
+}
+
+static struct opened open_good(struct builder *b)
+{
+	struct opened o = open_builder(b);
+	cr_assert_eq(o.status, LAP_OK, "%s", o.err.text);
+	return o;
+}
+
+static void close_model(struct opened *o)
+{
+	model_destroy(o->m);
+	gguf_close(o->g);
+	text_free(&o->file);
+}
+
+static void expect_refused(struct builder *b, const char *words)
+{
+	struct opened o = open_builder(b);
+	cr_expect_eq(o.status, LAP_BAD_MODEL, "status %d, expected a refusal: %s", o.status, words);
+	cr_expect(strstr(o.err.text, words), "\"%s\" is not in \"%s\"", words, o.err.text);
+	cr_expect(strncmp(o.err.text, "x.gguf: ", 8) == 0 && !strchr(o.err.text, '\n'));
+	close_model(&o);
+}
+
+/* Replaces a tensor by one of another shape (n_rows 0: one-dimensional). */
+static void reshape(struct builder *b, const char *name, uint64_t n_rows, uint64_t n_cols)
+{
+	builder_drop_tensor(b, name);
+	builder_noise(b, name, n_rows, n_cols, 1);
+}
+
+/* ---- what is read ------------------------------------------------------------------------------ */
+
+Test(model, reads_a_llama)
+{
+	struct opened o = open_good(new_builder());
+	const struct hparams *h = &o.m->h;
+	cr_expect_str_eq(o.m->arch->name, "llama");
+	cr_expect(!o.m->arch->rope_neox && !o.m->arch->qkv_bias);
+	cr_expect_eq(h->n_layer, 2);
+	cr_expect_eq(h->n_embd, 32);
+	cr_expect_eq(h->n_ff, 64);
+	cr_expect_eq(h->n_head, 4);
+	cr_expect_eq(h->n_head_kv, 2);
+	cr_expect_eq(h->head_dim, 8);
+	cr_expect_eq(h->n_rot, 8);
+	cr_expect_eq(h->n_vocab, 264);
+	cr_expect_eq(h->n_ctx_train, 64);
+	cr_expect_eq(h->rms_eps, 1e-5f);
+	cr_expect_eq(h->rope_theta, 10000.0f);
+	cr_expect_eq(h->rope_scaling, ROPE_SCALING_NONE);
+	cr_expect_eq(h->rope_scale, 1.0f);
+	cr_expect_not(o.m->tied_output);
+	cr_expect_str_eq(o.m->output.name, "output.weight");
+	cr_expect_null(o.m->rope_freqs.data);
+	for (uint32_t il = 0; il < h->n_layer; il++) {
+		const struct layer *l = &o.m->layers[il];
+		cr_expect(l->attn_k.n_rows == 16 && l->attn_k.n_cols == 32);
+		cr_expect(l->ffn_down.n_rows == 32 && l->ffn_down.n_cols == 64);
+		cr_expect(l->attn_norm.n_rows == 1 && l->attn_norm.n_cols == 32);
+		cr_expect_eq(l->ffn_down.n_bytes, 32 * 64 * 4);
+		cr_expect_eq(l->ffn_down.weight, WEIGHT_f32);
+		cr_expect_null(l->attn_q_bias.data);
+		cr_expect_null(l->ffn_down_bias.data);
+	}
+	cr_expect_str_eq(o.m->layers[1].attn_q.name, "blk.1.attn_q.weight");
+	cr_expect_neq(o.m->layers[0].attn_q.data, o.m->layers[1].attn_q.data);
+	close_model(&o);
+	model_destroy(NULL);
+}
+
+/* OB-13: the values that files may leave out. */
+Test(model, defaults)
+{
+	struct builder *b = new_builder();
+	static const char *const keys[] = {"llama.context_length", "llama.attention.head_count_kv",
+		"llama.rope.dimension_count", "llama.rope.freq_base",
+		"llama.attention.layer_norm_rms_epsilon"};
+	for (size_t i = 0; i < ARRAY_COUNT(keys); i++)
+		builder_drop(b, keys[i]);
+	for (int il = 0; il < 2; il++)
+		for (int k = 0; k < 2; k++) {
+			char name[64];
+			snprintf(name, sizeof name, "blk.%d.attn_%c.weight", il, "kv"[k]);
+			reshape(b, name, 32, 32);
+		}
+	struct opened o = open_good(b);
+	cr_expect_eq(o.m->h.n_head_kv, 4, "as many as n_head");
+	cr_expect_eq(o.m->h.n_rot, 8, "n_embd / n_head");
+	cr_expect_eq(o.m->h.rope_theta, 10000.0f);
+	cr_expect_eq(o.m->h.rms_eps, 1e-5f);
+	cr_expect_eq(o.m->h.n_ctx_train, 2048);
+	cr_expect_eq(o.m->h.rope_ctx_train, 2048);
+	cr_expect_eq(o.m->h.rope_attn_factor, 1.0f);
+	cr_expect_eq(o.m->h.yarn_beta_fast, 32.0f);
+	cr_expect_eq(o.m->h.yarn_beta_slow, 1.0f);
+	close_model(&o);
+}
+
+Test(model, tied_output)
+{
+	struct builder *b = new_builder();
+	builder_drop_tensor(b, "output.weight");
+	struct opened o = open_good(b);
+	cr_expect(o.m->tied_output);
+	cr_expect_eq(o.m->output.data, o.m->token_embd.data);
+	cr_expect_eq(o.m->output.n_rows, 264);
+	close_model(&o);
+}
+
+Test(model, extras_are_used_or_ignored)
+{
+	struct builder *b = new_builder();
+	builder_noise(b, "rope_freqs.weight", 0, 4, 1);
+	builder_noise(b, "blk.1.attn_output.bias", 0, 32, 1);
+	builder_noise(b, "blk.0.ffn_up.bias", 0, 64, 1);
+	builder_noise(b, "blk.0.never_heard_of.weight", 3, 5, 1);
+	builder_noise(b, "blk.2.attn_q.weight", 3, 5, 1); /* of a layer beyond block_count */
+	builder_f64(b, "x.y.z", 2.5);
+	struct opened o = open_good(b);
+	cr_expect(o.m->rope_freqs.data && o.m->rope_freqs.n_cols == 4);
+	cr_expect_null(o.m->layers[0].attn_output_bias.data);
+	cr_expect(o.m->layers[1].attn_output_bias.data);
+	cr_expect(o.m->layers[0].ffn_up_bias.data && o.m->layers[0].ffn_up_bias.n_cols == 64);
+	close_model(&o);
+}
+
+Test(model, one_value_for_each_layer)
+{
+	struct builder *b = new_builder();
+	builder_i32s(b, "llama.attention.head_count_kv", (const int32_t[]){2, 2}, 2);
+	struct opened o = open_good(b);
+	cr_expect_eq(o.m->h.n_head_kv, 2);
+	close_model(&o);
+
+	b = new_builder();
+	builder_i32s(b, "llama.attention.head_count_kv", (const int32_t[]){2, 4}, 2);
+	expect_refused(b, "head_count_kv is 2 for layer 0 and 4 for layer 1");
+	b = new_builder();
+	builder_i32s(b, "llama.attention.head_count_kv", (const int32_t[]){2, 2, 2}, 3);
+	expect_refused(b, "head_count_kv is an array of 3 integers");
+	b = new_builder();
+	builder_i32s(b, "llama.attention.head_count_kv", (const int32_t[]){-2, -2}, 2);
+	expect_refused(b, "head_count_kv is -2");
+	b = new_builder();
+	builder_f32s(b, "llama.attention.head_count_kv", (const float[]){2, 2}, 2);
+	expect_refused(b, "values that are no integers");
+	b = new_builder();
+	builder_strings(b, "llama.attention.head_count_kv", (const char *const[]){"2", "2"}, 2);
+	expect_refused(b, "values that are no integers");
+	b = new_builder();
+	builder_array(b, "llama.block_count", GGUF_U32, 0);
+	expect_refused(b, "llama.block_count is an array of 0");
+}
+
+Test(model, explicit_head_dim)
+{
+	struct builder *b = new_builder();
+	builder_u32(b, "llama.attention.key_length", 12);
+	builder_u32(b, "llama.attention.value_length", 12);
+	for (int il = 0; il < 2; il++) {
+		static const struct {
+			const char *name;
+			uint32_t n_rows, n_cols;
+		} parts[] = {{"attn_q", 48, 32}, {"attn_k", 24, 32}, {"attn_v", 24, 32},
+			{"attn_output", 32, 48}};
+		for (size_t i = 0; i < ARRAY_COUNT(parts); i++) {
+			char name[64];
+			snprintf(name, sizeof name, "blk.%d.%s.weight", il, parts[i].name);
+			reshape(b, name, parts[i].n_rows, parts[i].n_cols);
+		}
+	}
+	struct opened o = open_good(b);
+	cr_expect_eq(o.m->h.head_dim, 12);
+	cr_expect_eq(o.m->h.n_rot, 8, "the file's own: only part of a head turns");
+	close_model(&o);
+}
+
+/* The keys of the tiny llama under another architecture's prefix. */
+static void rename_arch(struct builder *b, const char *arch)
+{
+	builder_string(b, "general.architecture", arch);
+	for (uint32_t i = 0; i < b->n_kv; i++) {
+		struct text renamed = {0};
+		if (strncmp(b->kv[i].key.data, "llama.", 6) != 0)
+			continue;
+		cr_assert(text_printf(&renamed, "%s.%s", arch, b->kv[i].key.data + 6));
+		text_free(&b->kv[i].key);
+		b->kv[i].key = renamed;
+	}
+}
+
+Test(model, qwen2_needs_its_biases)
+{
+	struct builder *b = new_builder();
+	rename_arch(b, "qwen2");
+	expect_refused(b, "the tensor blk.0.attn_q.bias is missing");
+	b = new_builder();
+	rename_arch(b, "qwen2");
+	for (int il = 0; il < 2; il++)
+		for (int k = 0; k < 3; k++) {
+			char name[64];
+			snprintf(name, sizeof name, "blk.%d.attn_%c.bias", il, "qkv"[k]);
+			builder_noise(b, name, 0, k ? 16 : 32, 1);
+		}
+	struct opened o = open_good(b);
+	cr_expect(o.m->arch->rope_neox && o.m->arch->qkv_bias);
+	cr_expect_eq(o.m->layers[1].attn_v_bias.n_cols, 16);
+	close_model(&o);
+}
+
+/* ---- rope -------------------------------------------------------------------------------------- */
+
+Test(model, rope_scaling)
+{
+	struct builder *b = new_builder();
+	builder_string(b, "llama.rope.scaling.type", "yarn");
+	builder_f32(b, "llama.rope.scaling.factor", 4);
+	builder_u32(b, "llama.rope.scaling.original_context_length", 16);
+	struct opened o = open_good(b);
+	cr_expect_eq(o.m->h.rope_scaling, ROPE_SCALING_YARN);
+	cr_expect_eq(o.m->h.rope_scale, 4.0f);
+	cr_expect_eq(o.m->h.rope_ctx_train, 16);
+	close_model(&o);
+
+	b = new_builder();
+	builder_string(b, "llama.rope.scaling.type", "linear");
+	builder_f32(b, "llama.rope.scaling.factor", 2);
+	o = open_good(b);
+	cr_expect_eq(o.m->h.rope_scaling, ROPE_SCALING_LINEAR);
+	cr_expect_eq(o.m->h.rope_scale, 2.0f);
+	close_model(&o);
+
+	b = new_builder(); /* old files */
+	builder_f32(b, "llama.rope.scale_linear", 8);
+	o = open_good(b);
+	cr_expect_eq(o.m->h.rope_scaling, ROPE_SCALING_LINEAR);
+	cr_expect_eq(o.m->h.rope_scale, 8.0f);
+	close_model(&o);
+
+	b = new_builder();
+	builder_string(b, "llama.rope.scaling.type", "none");
+	builder_f32(b, "llama.rope.scaling.factor", 8);
+	o = open_good(b);
+	cr_expect_eq(o.m->h.rope_scaling, ROPE_SCALING_NONE);
+	cr_expect_eq(o.m->h.rope_scale, 1.0f);
+	close_model(&o);
+
+	b = new_builder();
+	builder_f32(b, "llama.rope.scaling.factor", 0);
+	o = open_good(b);
+	cr_expect_eq(o.m->h.rope_scaling, ROPE_SCALING_NONE);
+	cr_expect_eq(o.m->h.rope_scale, 1.0f);
+	close_model(&o);
+
+	b = new_builder();
+	builder_string(b, "llama.rope.scaling.type", "longrope");
+	expect_refused(b, "rope.scaling.type is \"longrope\", supported are none, linear and yarn");
+}
+
+/* ---- what is refused ---------------------------------------------------------------------------- */
+
+Test(model, architectures)
+{
+	struct builder *b = new_builder();
+	builder_drop(b, "general.architecture");
+	expect_refused(b, "the key general.architecture is missing");
+	b = new_builder();
+	builder_u32(b, "general.architecture", 1);
+	expect_refused(b, "general.architecture is of type u32, expected a string");
+	b = new_builder();
+	builder_string(b, "general.architecture", "frob\033ni\ncator");
+	expect_refused(b, "\"frob?ni?cator\" is not supported, supported are llama qwen2");
+	b = new_builder();
+	builder_string(b, "general.architecture", "llam");
+	expect_refused(b, "\"llam\" is not supported");
+	b = new_builder();
+	builder_string(b, "general.architecture", "");
+	expect_refused(b, "\"\" is not supported");
+}
+
+Test(model, every_listed_architecture_is_found)
+{
+	char *list = strdup(arch_list());
+	size_t n = 0;
+	for (char *name = strtok(list, " "); name; name = strtok(NULL, " "), n++)
+		cr_expect(arch_find(name, strlen(name)), "%s", name);
+	cr_expect_geq(n, 2);
+	free(list);
+}
+
+Test(model, required_keys)
+{
+	static const char *const keys[] = {"llama.block_count", "llama.embedding_length",
+		"llama.feed_forward_length", "llama.attention.head_count"};
+	char words[96];
+	for (size_t i = 0; i < ARRAY_COUNT(keys); i++) {
+		struct builder *b = new_builder();
+		builder_drop(b, keys[i]);
+		snprintf(words, sizeof words, "the key %s is missing", keys[i]);
+		expect_refused(b, words);
+		b = new_builder();
+		builder_u32(b, keys[i], 0);
+		snprintf(words, sizeof words, "%s is 0, expected at least 1", keys[i]);
+		expect_refused(b, words);
+		b = new_builder();
+		builder_string(b, keys[i], "2");
+		snprintf(words, sizeof words, "%s is of type string", keys[i]);
+		expect_refused(b, words);
+	}
+}
+
+Test(model, integers_out_of_range)
+{
+	static const struct {
+		const char *key;
+		uint32_t value;
+		const char *words;
+	} cases[] = {
+		{"llama.block_count", 4, "the tensor blk.2.attn_norm.weight is missing"},
+		{"llama.block_count", 22, "block_count is 22, but the file has 21 tensors"},
+		{"llama.block_count", UINT32_MAX, "block_count is 4294967295"},
+		{"llama.context_length", 0, "context_length is 0"},
+		{"llama.rope.scaling.original_context_length", 0, "original_context_length is 0"},
+		{"llama.attention.head_count_kv", 0, "head_count_kv is 0, expected a divisor"},
+		{"llama.attention.head_count_kv", 3,
+			"head_count_kv is 3, expected a divisor of the 4"},
+		{"llama.attention.head_count_kv", 8, "head_count_kv is 8"},
+		{"llama.attention.head_count", 64, "heads have 0 elements"},
+		{"llama.attention.key_length", 0, "heads have 0 elements"},
+		{"llama.attention.key_length", 7, "heads have 7 elements, expected an even number"},
+		{"llama.attention.key_length", 512, "heads have 512 elements"},
+		{"llama.attention.value_length", 4, "value_length is 4, expected 8"},
+		{"llama.rope.dimension_count", 0, "dimension_count is 0"},
+		{"llama.rope.dimension_count", 7, "dimension_count is 7"},
+		{"llama.rope.dimension_count", 10,
+			"dimension_count is 10, expected an even number"},
+		{"llama.expert_count", 8,
+			"llama.expert_count is 8, expected 0: mixture of experts"},
+		{"split.count", 3, "one part of a model split into 3"},
+		{"llama.embedding_length", 48,
+			"token_embd.weight is [264, 32], expected [264, 48]"},
+		{"llama.feed_forward_length", 65, "ffn_gate.weight is [64, 32], expected [65, 32]"},
+	};
+	for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+		struct builder *b = new_builder();
+		builder_u32(b, cases[i].key, cases[i].value);
+		expect_refused(b, cases[i].words);
+	}
+	struct builder *b = new_builder();
+	builder_u32(b, "llama.attention.head_count", 1u << 31);
+	builder_u32(b, "llama.attention.head_count_kv", 1u << 31);
+	builder_u32(b, "llama.attention.key_length", 2);
+	builder_u32(b, "llama.rope.dimension_count", 2);
+	expect_refused(b, "2147483648 heads of 2 elements");
+}
+
+Test(model, floats_out_of_range)
+{
+	static const char *const keys[] = {"attention.layer_norm_rms_epsilon", "rope.freq_base",
+		"rope.scaling.attn_factor", "rope.scaling.yarn_beta_fast",
+		"rope.scaling.yarn_beta_slow"};
+	static const float values[] = {0, -1, INFINITY, NAN};
+	char key[96], words[128];
+	for (size_t i = 0; i < ARRAY_COUNT(keys); i++)
+		for (size_t j = 0; j < ARRAY_COUNT(values); j++) {
+			struct builder *b = new_builder();
+			snprintf(key, sizeof key, "llama.%s", keys[i]);
+			builder_f32(b, key, values[j]);
+			snprintf(words, sizeof words, "%s is ", key);
+			expect_refused(b, words);
+		}
+	for (size_t j = 1; j < ARRAY_COUNT(values); j++) {
+		struct builder *b = new_builder();
+		builder_f32(b, "llama.rope.scaling.factor", values[j]);
+		expect_refused(b, "llama.rope.scaling.factor is ");
+	}
+}
+
+/* Each tensor of the last layer, and those of the whole, missing or with one row too many. */
+Test(model, missing_and_misshapen_tensors)
+{
+	static const struct {
+		const char *name, *expected;
+		uint32_t n_rows, n_cols;
+	} tensors[] = {
+		{"token_embd.weight", "[264, 32]", 264, 32},
+		{"output_norm.weight", "[32]", 0, 32},
+		{"blk.1.attn_norm.weight", "[32]", 0, 32},
+		{"blk.1.attn_q.weight", "[32, 32]", 32, 32},
+		{"blk.1.attn_k.weight", "[16, 32]", 16, 32},
+		{"blk.1.attn_v.weight", "[16, 32]", 16, 32},
+		{"blk.1.attn_output.weight", "[32, 32]", 32, 32},
+		{"blk.1.ffn_norm.weight", "[32]", 0, 32},
+		{"blk.1.ffn_gate.weight", "[64, 32]", 64, 32},
+		{"blk.1.ffn_up.weight", "[64, 32]", 64, 32},
+		{"blk.1.ffn_down.weight", "[32, 64]", 32, 64},
+	};
+	char words[128];
+	for (size_t i = 0; i < ARRAY_COUNT(tensors); i++) {
+		struct builder *b = new_builder();
+		builder_drop_tensor(b, tensors[i].name);
+		snprintf(words, sizeof words, "the tensor %s is missing", tensors[i].name);
+		expect_refused(b, words);
+		b = new_builder();
+		reshape(b, tensors[i].name, tensors[i].n_rows, tensors[i].n_cols + 1);
+		snprintf(words, sizeof words, "%s is [", tensors[i].name);
+		expect_refused(b, words);
+		if (i == 0) /* its rows are the vocabulary */
+			continue;
+		b = new_builder();
+		reshape(b, tensors[i].name, tensors[i].n_rows + 2, tensors[i].n_cols);
+		snprintf(words, sizeof words, "], expected %s", tensors[i].expected);
+		expect_refused(b, words);
+	}
+}
+
+Test(model, other_shapes)
+{
+	struct builder *b = new_builder();
+	reshape(b, "output.weight", 263, 32);
+	expect_refused(b, "output.weight is [263, 32], expected [264, 32]");
+	b = new_builder();
+	builder_noise(b, "rope_freqs.weight", 0, 5, 1);
+	expect_refused(b, "rope_freqs.weight is [5], expected [4]");
+	b = new_builder();
+	builder_noise(b, "blk.0.attn_q.bias", 0, 16, 1);
+	expect_refused(b, "blk.0.attn_q.bias is [16], expected [32]");
+	b = new_builder();
+	struct builder_tensor *t = builder_get_tensor(b, "blk.0.ffn_up.weight");
+	t->n_dims = 3;
+	t->dims[1] = 32;
+	t->dims[2] = 2;
+	expect_refused(b, "blk.0.ffn_up.weight is [1, 2, 32, 32], expected [64, 32]");
+	b = new_builder();
+	t = builder_get_tensor(b, "blk.0.ffn_up.weight");
+	t->n_dims = 4; /* written with trailing ones: the same shape */
+	t->dims[2] = t->dims[3] = 1;
+	struct opened o = open_good(b);
+	close_model(&o);
+}
+
+Test(model, vectors_are_f32)
+{
+	struct builder *b = new_builder();
+	uint8_t halves[64] = {0};
+	builder_drop_tensor(b, "blk.0.attn_norm.weight");
+	builder_tensor(b, "blk.0.attn_norm.weight", 1, 0, 32, halves, sizeof halves);
+	expect_refused(b, "blk.0.attn_norm.weight is F16, expected F32");
+	b = new_builder();
+	static const uint8_t blocks[32 * 34];
+	builder_drop_tensor(b, "blk.0.attn_q.weight");
+	builder_tensor(b, "blk.0.attn_q.weight", 8, 32, 32, blocks, sizeof blocks);
+	struct opened o = open_good(b);
+	cr_expect_eq(o.m->layers[0].attn_q.weight, WEIGHT_q8_0, "matrices may be anything");
+	close_model(&o);
+}
+
+Test(model, vocabularies_agree)
+{
+	struct builder *b = new_builder();
+	builder_strings(b, "tokenizer.ggml.tokens", (const char *const[]){"a", "b"}, 2);
+	expect_refused(b, "tokenizer.ggml.tokens has 2 tokens, expected 264");
+	b = new_builder();
+	builder_string(b, "tokenizer.ggml.tokens", "a");
+	expect_refused(b, "tokenizer.ggml.tokens has 1 tokens");
+	b = new_builder();
+	builder_drop(b, "tokenizer.ggml.tokens");
+	struct opened o = open_good(b);
+	close_model(&o);
+}
+
+/* ---- real files -------------------------------------------------------------------------------- */
+
+static struct mapped_file map(const char *path)
+{
+	struct mapped_file file;
+	struct lap_error err = {0};
+	cr_assert_eq(file_map(path, &file, &err), LAP_OK, "%s", err.text);
+	return file;
+}
+
+Test(model, committed_golden_models)
+{
+	static const struct {
+		const char *file, *arch;
+		uint32_t n_layer, n_embd, n_head, n_head_kv, head_dim, n_ff, n_vocab;
+		enum rope_scaling scaling;
+		bool tied, freqs;
+		enum weight embd;
+	} cases[] = {
+		{"mix-q4_k_m", "llama", 3, 256, 4, 2, 32, 256, 320, ROPE_SCALING_NONE, true, false,
+			WEIGHT_q6_k},
+		{"llama-freqs", "llama", 2, 96, 4, 1, 64, 96, 320, ROPE_SCALING_NONE, true, true,
+			WEIGHT_f16},
+		{"llama-yarn", "llama", 2, 96, 2, 1, 64, 128, 320, ROPE_SCALING_YARN, false, false,
+			WEIGHT_f16},
+		{"qwen2-plain", "qwen2", 2, 224, 7, 1, 32, 64, 331, ROPE_SCALING_NONE, true, false,
+			WEIGHT_f16},
+	};
+	for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+		struct lap_error err = {0};
+		struct gguf *g;
+		struct model *m;
+		struct text name = {0};
+		cr_assert(text_printf(&name, "golden/%s.gguf", cases[i].file));
+		struct mapped_file file = map(vector_path(name.data));
+		cr_assert_eq(gguf_open(file.data, file.n_bytes, name.data, &g, &err), LAP_OK, "%s",
+			err.text);
+		cr_assert_eq(model_create(g, &m, &err), LAP_OK, "%s", err.text);
+		const struct hparams *h = &m->h;
+		cr_expect_str_eq(m->arch->name, cases[i].arch);
+		cr_expect(h->n_layer == cases[i].n_layer && h->n_embd == cases[i].n_embd, "%s",
+			name.data);
+		cr_expect(h->n_head == cases[i].n_head && h->n_head_kv == cases[i].n_head_kv, "%s",
+			name.data);
+		cr_expect(h->head_dim == cases[i].head_dim && h->n_ff == cases[i].n_ff, "%s",
+			name.data);
+		cr_expect_eq(h->n_vocab, cases[i].n_vocab, "%s", name.data);
+		cr_expect_eq(h->rope_scaling, cases[i].scaling, "%s", name.data);
+		cr_expect_eq(m->tied_output, cases[i].tied, "%s", name.data);
+		cr_expect_eq(m->rope_freqs.data != NULL, cases[i].freqs, "%s", name.data);
+		cr_expect_eq(m->token_embd.weight, cases[i].embd, "%s", name.data);
+		model_destroy(m);
+		gguf_close(g);
+		file_unmap(&file);
+		text_free(&name);
+	}
+}
+
+/* Models of other architectures, experts and formats: each refused for what it is. */
+Test(model, unsupported_models_are_named)
+{
+	static const struct {
+		const char *path, *words;
+	} cases[] = {
+		{"golden/gemma2-plain.gguf", "\"gemma2\" is not supported"},
+		{"golden/qwen3moe-plain.gguf", "\"qwen3moe\" is not supported"},
+		{"golden/llama-moe.gguf", "mixture of experts is not supported yet"},
+		{"golden/fmt-iq3_s.gguf", "IQ3_S (21), supported are"},
+		{"golden/fmt-q5_k.gguf", "Q5_K (13), supported are"},
+	};
+	SKIP_WITHOUT("golden/llama-moe.gguf");
+	for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+		struct lap_error err = {0};
+		struct gguf *g = NULL;
+		struct model *m = NULL;
+		struct mapped_file file = map(shared_path(cases[i].path));
+		enum lap_status status =
+			gguf_open(file.data, file.n_bytes, cases[i].path, &g, &err);
+		if (!status)
+			status = model_create(g, &m, &err);
+		cr_expect_eq(status, LAP_BAD_MODEL, "%s", cases[i].path);
+		cr_expect(strstr(err.text, cases[i].words), "\"%s\" is not in \"%s\"",
+			cases[i].words, err.text);
+		model_destroy(m);
+		gguf_close(g);
+		file_unmap(&file);
+	}
+}
