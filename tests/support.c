@@ -78,6 +78,12 @@ char *read_text(const char *path, size_t *n)
 	return text;
 }
 
+bool test_small(void)
+{
+	const char *small = getenv("LAPILLI_TEST_SMALL");
+	return small && *small && strcmp(small, "0") != 0;
+}
+
 _Noreturn void skip_test(const char *reason)
 {
 	const char *log = getenv("LAPILLI_SKIP_LOG");

@@ -8,6 +8,7 @@
 #define LAPILLI_TESTS_SUPPORT_H
 
 #include <criterion/criterion.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 /* Path of a file in the shared folder, or NULL when it is not there.  Paths of this and the next
@@ -27,6 +28,9 @@ const char *scratch_path(const char *relative);
 /* All of a file, NUL-terminated, its length in *n (may be NULL).  free() releases.  A file that
  * cannot be read fails the test. */
 char *read_text(const char *path, size_t *n);
+
+/* True on a slow device ($LAPILLI_TEST_SMALL): tests over many shapes take the small ones. */
+bool test_small(void);
 
 /* Ends the current test as skipped and writes "suite/test: reason" into $LAPILLI_SKIP_LOG. */
 _Noreturn void skip_test(const char *reason);
