@@ -71,6 +71,7 @@ struct vk_options {
 	uint64_t max_chunk_bytes;
 	bool no_pipeline_cache;
 	bool validation;
+	bool no_subgroup; /* for tests: the baseline kernels also where the device could do more */
 	struct log log;
 };
 

@@ -1,0 +1,233 @@
+/* Vulkan as a backend: opens a device, hands out the functions of the other files of this folder.
+ *
+ * Asks the device for the features that it uses and no others. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "memory.h"
+#include "pipeline.h"
+#include "record.h"
+#include "run.h"
+
+#define MAX_VIEW_BYTES \
+	(2ull << 30)   /* shaders address a chunk with 32 bits, signed on some drivers */
+#define MIN_CHUNK 4096 /* of max_chunk_bytes */
+
+static void vk_close(struct backend *b)
+{
+	struct vk *v = (struct vk *)b;
+	if (v->device) {
+		if (v->timeline)
+			queue_close(v);
+		pipelines_close(v);
+		memory_close(v);
+		v->fn.vkDestroyDevice(v->device, NULL);
+	}
+	instance_close(&v->instance);
+	pthread_mutex_destroy(&v->memory_lock);
+	pthread_mutex_destroy(&v->staging.lock);
+	pthread_mutex_destroy(&v->pipeline_lock);
+	pthread_mutex_destroy(&v->queue_lock);
+	free(v);
+}
+
+static struct buffer *vk_import(struct backend *b, const void *bytes, uint64_t n_bytes)
+{
+	(void)b;
+	(void)bytes;
+	(void)n_bytes;
+	return NULL; /* drivers differ too much in what they import */
+}
+
+static enum lap_status vk_wait(struct backend *b, uint64_t ticket, struct lap_error *err)
+{
+	return queue_wait((struct vk *)b, ticket, err);
+}
+
+static const struct backend_ops vk_ops = {
+	.close = vk_close,
+	.buffer_create = buffer_create,
+	.buffer_import = vk_import,
+	.buffer_destroy = buffer_destroy,
+	.buffer_map = buffer_map,
+	.write = buffer_write,
+	.read = buffer_read,
+	.prepare = runnable_prepare,
+	.release = runnable_release,
+	.begin = runnable_begin,
+	.run = runnable_run,
+	.wait = vk_wait,
+	.times = runnable_times,
+};
+
+static bool is_set(const char *variable)
+{
+	const char *value = getenv(variable);
+	return value && value[0] && strcmp(value, "0") != 0;
+}
+
+/* ---- the device ------------------------------------------------------------------------------ */
+
+static enum lap_status choose(struct vk *v, const char *wanted, struct lap_error *err)
+{
+	VkPhysicalDevice *handles;
+	struct lap_device *devices;
+	uint32_t n, chosen = 0;
+	enum lap_status status = instance_devices(&v->instance, &handles, &devices, &n, err);
+	if (status)
+		return status;
+	status = device_choose(devices, n, wanted, &chosen, err);
+	if (!status) {
+		v->physical = handles[chosen];
+		v->info = devices[chosen];
+		if (v->info.type == LAP_DEVICE_CPU && !(wanted && wanted[0]))
+			log_line(&v->log, LAP_LOG_INFO,
+				"no GPU found: using the software device %s", v->info.name);
+	}
+	free(handles);
+	free(devices);
+	return status;
+}
+
+static enum lap_status create_device(struct vk *v, struct lap_error *err)
+{
+	VkPhysicalDeviceProperties properties;
+	vkGetPhysicalDeviceProperties(v->physical, &properties);
+	v->limits = properties.limits;
+	vkGetPhysicalDeviceMemoryProperties(v->physical, &v->memory_properties);
+	queue_family_choose(v->physical, &v->queue_family, &v->timestamp_bits);
+	/* A device that is not quite Vulkan says so with this extension, and wants it enabled. */
+	const char *portability = "VK_KHR_portability_subset";
+	enum lap_status status = VK(vkCreateDevice(v->physical,
+		&(VkDeviceCreateInfo){
+			.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
+			.pNext =
+				&(VkPhysicalDeviceVulkan12Features){
+					.sType =
+						VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
+					.timelineSemaphore = VK_TRUE,
+				},
+			.queueCreateInfoCount = 1,
+			.pQueueCreateInfos =
+				&(VkDeviceQueueCreateInfo){
+					.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
+					.queueFamilyIndex = v->queue_family,
+					.queueCount = 1,
+					.pQueuePriorities = &(float){1},
+				},
+			.enabledExtensionCount =
+				device_has_extension(v->physical, portability) ? 1 : 0,
+			.ppEnabledExtensionNames = &portability,
+		},
+		NULL, &v->device));
+	if (status) {
+		v->device = VK_NULL_HANDLE;
+		return status;
+	}
+	volkLoadDeviceTable(&v->fn, v->device);
+	return LAP_OK;
+}
+
+/* ---- limits ---------------------------------------------------------------------------------- */
+
+/* "1048576", "1M", "64K": a number of bytes, 0 when the text is none. */
+static uint64_t parse_bytes(const char *text)
+{
+	char *end;
+	errno = 0;
+	unsigned long long value = strtoull(text, &end, 10);
+	unsigned shift = *end == 'K' ? 10 : *end == 'M' ? 20 : *end == 'G' ? 30 : 0;
+	if (shift)
+		end++;
+	if (*end || errno || text[0] == '-' || value > UINT64_MAX >> shift)
+		return 0;
+	return value << shift;
+}
+
+static uint64_t view_limit(const struct vk *v, uint64_t wanted)
+{
+	const char *variable = getenv("LAPILLI_MAX_CHUNK");
+	if (!wanted && variable && variable[0]) {
+		wanted = parse_bytes(variable);
+		if (!wanted)
+			log_line(&v->log, LAP_LOG_WARNING,
+				"LAPILLI_MAX_CHUNK is \"%s\", expected a number of bytes",
+				variable);
+	}
+	uint64_t limit = MAX_VIEW_BYTES;
+	if (limit > v->info.max_storage_bytes)
+		limit = v->info.max_storage_bytes;
+	if (limit > v->info.max_allocation_bytes)
+		limit = v->info.max_allocation_bytes;
+	if (wanted && wanted < MIN_CHUNK)
+		wanted = MIN_CHUNK;
+	if (wanted && limit > wanted)
+		limit = wanted;
+	return limit / BUFFER_ALIGN * BUFFER_ALIGN;
+}
+
+static enum lap_status open_all(
+	struct vk *v, const struct vk_options *options, struct lap_error *err)
+{
+	bool validation = options->validation || is_set("LAPILLI_VALIDATION");
+	enum lap_status status = instance_open(&v->instance, validation, v->log, err);
+	if (!status)
+		status = choose(v, options->device, err);
+	if (!status)
+		status = create_device(v, err);
+	if (!status)
+		status = queue_open(v, err);
+	if (!status)
+		status = pipelines_open(v, err);
+	if (status)
+		return status;
+	/* The subgroup variants give each lane of 4 a result to store. */
+	v->subgroup =
+		v->info.subgroup_arithmetic && v->info.subgroup_min >= 4 && !options->no_subgroup;
+	v->base.device = &v->info;
+	v->base.name = v->info.name;
+	v->base.max_buffer_bytes = view_limit(v, options->max_chunk_bytes);
+	return LAP_OK;
+}
+
+enum lap_status vk_open(
+	const struct vk_options *options, struct backend **backend, struct lap_error *err)
+{
+	*backend = NULL;
+	struct vk *v = vk_alloc(1, sizeof *v);
+	if (!v)
+		return fail_memory(err, "a Vulkan device", sizeof *v);
+	v->base.ops = &vk_ops;
+	v->log = options->log;
+	v->pipeline_cache_file = !options->no_pipeline_cache;
+	pthread_mutex_init(&v->memory_lock, NULL);
+	pthread_mutex_init(&v->staging.lock, NULL);
+	pthread_mutex_init(&v->pipeline_lock, NULL);
+	pthread_mutex_init(&v->queue_lock, NULL);
+	enum lap_status status = open_all(v, options, err);
+	if (status) {
+		vk_close(&v->base);
+		return status;
+	}
+	*backend = &v->base;
+	return LAP_OK;
+}
+
+enum lap_status vk_devices(struct lap_device **devices, uint32_t *n, struct lap_error *err)
+{
+	*devices = NULL;
+	*n = 0;
+	struct instance instance;
+	VkPhysicalDevice *handles;
+	enum lap_status status = instance_open(&instance, false, (struct log){0}, err);
+	if (status == LAP_NO_DEVICE)
+		return LAP_OK;
+	if (status)
+		return status;
+	status = instance_devices(&instance, &handles, devices, n, err);
+	free(handles);
+	instance_close(&instance);
+	return status;
+}

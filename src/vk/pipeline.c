@@ -1,0 +1,289 @@
+/* Layouts and pipelines: see pipeline.h. */
+#include "pipeline.h"
+
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "cache.h"
+#include "memory.h"
+#include "spirv.h"
+
+#define MAX_THREADS 16
+
+struct pipeline {
+	struct pipeline_key key;
+	VkPipeline handle;
+};
+
+/* Lanes of a matvec group and rows of weights per subgroup: as in shaders/matvec.comp. */
+#define MATVEC_LANES         64
+#define MATVEC_SUBGROUP_ROWS 4
+
+struct pipeline_key pipeline_key(const struct vk *v, const struct op *op)
+{
+	const struct kernel_info *info = kernel_info(op->kernel);
+	struct pipeline_key key = {
+		.kernel = op->kernel,
+		.weight = info->per_weight ? op->weight : 0,
+		.outputs_per_group = info->outputs_per_group,
+		.constant = op->constant,
+	};
+	if (v->subgroup && op->kernel == KERNEL_matvec &&
+		spirv_find(key.kernel, key.weight, "subgroup")) {
+		uint32_t n_subgroups = MATVEC_LANES / v->info.subgroup_size;
+		key.variant = "subgroup";
+		key.outputs_per_group = (n_subgroups ? n_subgroups : 1) * MATVEC_SUBGROUP_ROWS;
+	}
+	return key;
+}
+
+static bool same_key(const struct pipeline_key *a, const struct pipeline_key *b)
+{
+	return a->kernel == b->kernel && a->weight == b->weight &&
+		a->outputs_per_group == b->outputs_per_group && a->constant == b->constant &&
+		(a->variant == b->variant ||
+			(a->variant && b->variant && strcmp(a->variant, b->variant) == 0));
+}
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+static enum lap_status create_cache(struct vk *v, struct lap_error *err)
+{
+	struct text blob = {0};
+	if (v->pipeline_cache_file)
+		cache_load(&v->info, spirv_hash(), &v->log, &blob);
+	VkPipelineCacheCreateInfo info = {
+		.sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO,
+		.initialDataSize = blob.n,
+		.pInitialData = blob.data,
+	};
+	VkResult result = v->fn.vkCreatePipelineCache(v->device, &info, NULL, &v->cache);
+	if (result == VK_SUCCESS && blob.n)
+		v->cache_hash = XXH64(blob.data, blob.n, 0);
+	if (result != VK_SUCCESS && blob.n) { /* the driver does not want it: start empty */
+		info.initialDataSize = 0;
+		info.pInitialData = NULL;
+		result = v->fn.vkCreatePipelineCache(v->device, &info, NULL, &v->cache);
+	}
+	text_free(&blob);
+	return vk_status(result, "vkCreatePipelineCache(", err);
+}
+
+enum lap_status pipelines_open(struct vk *v, struct lap_error *err)
+{
+	VkDescriptorSetLayoutBinding bindings[MAX_BUFFERS];
+	for (uint32_t i = 0; i < MAX_BUFFERS; i++)
+		bindings[i] = (VkDescriptorSetLayoutBinding){
+			.binding = i,
+			.descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
+			.descriptorCount = 1,
+			.stageFlags = VK_SHADER_STAGE_COMPUTE_BIT,
+		};
+	enum lap_status status = VK(v->fn.vkCreateDescriptorSetLayout(v->device,
+		&(VkDescriptorSetLayoutCreateInfo){
+			.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO,
+			.bindingCount = MAX_BUFFERS,
+			.pBindings = bindings,
+		},
+		NULL, &v->set_layout));
+	if (status)
+		return status;
+	status = VK(v->fn.vkCreatePipelineLayout(v->device,
+		&(VkPipelineLayoutCreateInfo){
+			.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO,
+			.setLayoutCount = 1,
+			.pSetLayouts = &v->set_layout,
+			.pushConstantRangeCount = 1,
+			.pPushConstantRanges =
+				&(VkPushConstantRange){VK_SHADER_STAGE_COMPUTE_BIT, 0, PUSH_BYTES},
+		},
+		NULL, &v->layout));
+	return status ? status : create_cache(v, err);
+}
+
+static void save_cache(struct vk *v)
+{
+	size_t n_bytes = 0;
+	if (!v->pipeline_cache_file || v->n_pipelines == 0 || !v->cache ||
+		v->fn.vkGetPipelineCacheData(v->device, v->cache, &n_bytes, NULL) != VK_SUCCESS)
+		return;
+	void *blob = array_alloc(n_bytes, 1);
+	if (blob &&
+		v->fn.vkGetPipelineCacheData(v->device, v->cache, &n_bytes, blob) == VK_SUCCESS &&
+		XXH64(blob, n_bytes, 0) != v->cache_hash)
+		cache_save(&v->info, spirv_hash(), &v->log, blob, n_bytes);
+	free(blob);
+}
+
+void pipelines_close(struct vk *v)
+{
+	save_cache(v);
+	for (uint32_t i = 0; i < v->n_pipelines; i++)
+		v->fn.vkDestroyPipeline(v->device, v->pipelines[i].handle, NULL);
+	free(v->pipelines);
+	v->fn.vkDestroyPipelineCache(v->device, v->cache, NULL);
+	v->fn.vkDestroyPipelineLayout(v->device, v->layout, NULL);
+	v->fn.vkDestroyDescriptorSetLayout(v->device, v->set_layout, NULL);
+}
+
+/* ---- creating -------------------------------------------------------------------------------- */
+
+static enum lap_status pipeline_create(
+	struct vk *v, const struct pipeline_key *key, VkPipeline *pipeline, struct lap_error *err)
+{
+	const struct spirv *module = spirv_find(key->kernel, key->weight, key->variant);
+	if (!module)
+		return fail(err, LAP_ERROR, "this build has no shader %s for weights of %s",
+			kernel_info(key->kernel)->name, weight_format(key->weight)->label);
+	VkShaderModule shader;
+	enum lap_status status = VK(v->fn.vkCreateShaderModule(v->device,
+		&(VkShaderModuleCreateInfo){
+			.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
+			.codeSize = module->n_bytes,
+			.pCode = module->words,
+		},
+		NULL, &shader));
+	if (status)
+		return status;
+	const uint32_t constants[] = {key->outputs_per_group, key->constant};
+	const VkSpecializationMapEntry entries[] = {
+		{0, 0, sizeof constants[0]},
+		{1, sizeof constants[0], sizeof constants[1]},
+	};
+	VkResult result = v->fn.vkCreateComputePipelines(v->device, v->cache, 1,
+		&(VkComputePipelineCreateInfo){
+			.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
+			.stage =
+				{
+					.sType =
+						VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO,
+					.stage = VK_SHADER_STAGE_COMPUTE_BIT,
+					.module = shader,
+					.pName = "main",
+					.pSpecializationInfo =
+						&(VkSpecializationInfo){
+							.mapEntryCount = ARRAY_COUNT(entries),
+							.pMapEntries = entries,
+							.dataSize = sizeof constants,
+							.pData = constants,
+						},
+				},
+			.layout = v->layout,
+		},
+		NULL, pipeline);
+	v->fn.vkDestroyShaderModule(v->device, shader, NULL);
+	status = vk_status(result, "vkCreateComputePipelines(", NULL);
+	if (status)
+		return fail(err, status, "%s does not compile the shader %s: %s", v->info.name,
+			module->name, vk_result_name(result));
+	return LAP_OK;
+}
+
+/* Threads take the next pipeline that is to be made until there is none. */
+struct work {
+	struct vk *v;
+	struct pipeline *made;
+	uint32_t n;
+	atomic_uint next;
+	pthread_mutex_t lock; /* of what follows */
+	enum lap_status status;
+	struct lap_error error;
+};
+
+static void *create_some(void *argument)
+{
+	struct work *work = argument;
+	for (uint32_t i; (i = atomic_fetch_add(&work->next, 1)) < work->n;) {
+		struct lap_error error = {0};
+		struct pipeline *p = &work->made[i];
+		enum lap_status status = pipeline_create(work->v, &p->key, &p->handle, &error);
+		if (!status)
+			continue;
+		p->handle = VK_NULL_HANDLE;
+		pthread_mutex_lock(&work->lock);
+		if (!work->status) {
+			work->status = status;
+			work->error = error;
+		}
+		pthread_mutex_unlock(&work->lock);
+	}
+	return NULL;
+}
+
+static void create_all(struct work *work)
+{
+	long n_cores = sysconf(_SC_NPROCESSORS_ONLN);
+	uint32_t n_threads = n_cores < 1 ? 1
+		: n_cores > MAX_THREADS  ? MAX_THREADS
+					 : (uint32_t)n_cores;
+	pthread_t threads[MAX_THREADS];
+	uint32_t n_started = 0;
+	/* This thread works, too, and does it all when no other can be started. */
+	while (n_started + 1 < n_threads && n_started + 1 < work->n &&
+		pthread_create(&threads[n_started], NULL, create_some, work) == 0)
+		n_started++;
+	create_some(work);
+	for (uint32_t i = 0; i < n_started; i++)
+		pthread_join(threads[i], NULL);
+}
+
+static const struct pipeline *find(
+	const struct pipeline *pipelines, uint32_t n, const struct pipeline_key *key)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (same_key(&pipelines[i].key, key))
+			return &pipelines[i];
+	return NULL;
+}
+
+/* Makes room for, and creates, the keys that are not there. */
+static enum lap_status create_missing(
+	struct vk *v, const struct pipeline_key *keys, uint32_t n, struct lap_error *err)
+{
+	struct pipeline *all = vk_alloc((uint64_t)v->n_pipelines + n, sizeof *all);
+	if (!all)
+		return fail_memory(err, "the list of pipelines", n * sizeof *all);
+	if (v->n_pipelines)
+		memcpy(all, v->pipelines, v->n_pipelines * sizeof *all);
+	uint32_t n_all = v->n_pipelines;
+	for (uint32_t i = 0; i < n; i++)
+		if (!find(all, n_all, &keys[i]))
+			all[n_all++].key = keys[i];
+	struct work work = {
+		.v = v,
+		.made = all + v->n_pipelines,
+		.n = n_all - v->n_pipelines,
+		.lock = PTHREAD_MUTEX_INITIALIZER,
+	};
+	create_all(&work);
+	if (work.status) {
+		for (uint32_t i = 0; i < work.n; i++)
+			v->fn.vkDestroyPipeline(v->device, work.made[i].handle, NULL);
+		free(all);
+		if (err)
+			*err = work.error;
+		return work.status;
+	}
+	free(v->pipelines);
+	v->pipelines = all;
+	v->n_pipelines = n_all;
+	return LAP_OK;
+}
+
+enum lap_status pipelines_get(struct vk *v, const struct pipeline_key *keys, uint32_t n,
+	VkPipeline *out, struct lap_error *err)
+{
+	pthread_mutex_lock(&v->pipeline_lock);
+	bool missing = false;
+	for (uint32_t i = 0; i < n && !missing; i++)
+		missing = !find(v->pipelines, v->n_pipelines, &keys[i]);
+	enum lap_status status = missing ? create_missing(v, keys, n, err) : LAP_OK;
+	for (uint32_t i = 0; i < n && !status; i++)
+		out[i] = find(v->pipelines, v->n_pipelines, &keys[i])->handle;
+	pthread_mutex_unlock(&v->pipeline_lock);
+	return status;
+}

@@ -1,0 +1,31 @@
+/* Pipelines: compiled kernels, made when a plan first needs them and kept for later plans.
+ *
+ * All have one layout: MAX_BUFFERS storage buffers and 128 bytes of push constants. */
+#ifndef LAPILLI_VK_PIPELINE_H
+#define LAPILLI_VK_PIPELINE_H
+
+#include "vk.h"
+
+#define PUSH_BYTES 128
+
+/* What distinguishes one pipeline from another. */
+struct pipeline_key {
+	enum kernel kernel;
+	enum weight weight;
+	const char *variant;        /* NULL: the baseline; else a string that stays */
+	uint32_t outputs_per_group; /* specialization constant 0 */
+	uint32_t constant;          /* specialization constant 1 */
+};
+
+/* Layouts and the driver's cache, filled from the cache file. */
+enum lap_status pipelines_open(struct vk *v, struct lap_error *err);
+void pipelines_close(struct vk *v); /* writes the cache file when there is something new */
+
+/* The pipeline that an op runs on this device. */
+struct pipeline_key pipeline_key(const struct vk *v, const struct op *op);
+
+/* out[i]: the pipeline of keys[i]; the ones that are missing are created, on all cores at once. */
+enum lap_status pipelines_get(struct vk *v, const struct pipeline_key *keys, uint32_t n,
+	VkPipeline *out, struct lap_error *err);
+
+#endif
