@@ -38,19 +38,6 @@ static bool is_forbidden(float f)
 
 /* ---- parameters ------------------------------------------------------------------------------ */
 
-struct lap_sampling lap_sampling_default(void)
-{
-	return (struct lap_sampling){
-		.temperature = 0.8f,
-		.top_k = 40,
-		.top_p = 0.95f,
-		.min_p = 0.05f,
-		.repeat_penalty = 1.0f,
-		.repeat_last_n = 64,
-		.seed = LAP_SEED_RANDOM,
-	};
-}
-
 static enum lap_status check_range(
 	const char *name, float value, float low, float high, struct lap_error *err)
 {
