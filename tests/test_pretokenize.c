@@ -1,0 +1,162 @@
+/* Where texts are cut: the rows against cuts worked out by hand from the published patterns. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pretokenize.h"
+#include "support.h"
+
+static struct pretokenizer *make(const char *name, bool jit)
+{
+	struct pretokenizer *p;
+	struct lap_error err = {0};
+	cr_assert_eq(
+		pretokenizer_create(name, strlen(name), jit, &p, &err), LAP_OK, "%s", err.text);
+	return p;
+}
+
+static struct words split(const struct pretokenizer *p, const char *text, size_t n)
+{
+	struct words words = {0};
+	struct lap_error err = {0};
+	cr_assert_eq(pretokenizer_split(p, text, n, &words, &err), LAP_OK, "%s", err.text);
+	for (size_t i = 0, end = 0; i < words.n; end = words.ends[i++])
+		cr_assert_gt(words.ends[i], end);
+	cr_assert_eq(words.n ? words.ends[words.n - 1] : 0, n);
+	return words;
+}
+
+/* `expected` is the text with | at each cut. */
+static void expect_cuts(const char *name, const char *text, const char *expected)
+{
+	for (int jit = 0; jit < 2; jit++) {
+		struct pretokenizer *p = make(name, jit);
+		struct words words = split(p, text, strlen(text));
+		struct text found = {0};
+		for (size_t i = 0, begin = 0; i < words.n; begin = words.ends[i++])
+			cr_assert(text_printf(&found, "%s%.*s", i ? "|" : "",
+				(int)(words.ends[i] - begin), text + begin));
+		cr_expect_str_eq(found.data ? found.data : "", expected, "%s (jit %d): %s", name,
+			jit, found.data ? found.data : "");
+		text_free(&found);
+		words_free(&words);
+		pretokenizer_destroy(p);
+	}
+}
+
+Test(pretokenize, gpt2)
+{
+	expect_cuts("gpt-2", "Hello world", "Hello| world");
+	expect_cuts("gpt-2", "it's I'M don't've", "it|'s| I|'|M| don|'t|'ve");
+	expect_cuts("gpt-2", "x  y\n\n z", "x| | y|\n\n| z");
+	expect_cuts("gpt-2", "a 1234 b5!? c", "a| 1234| b|5|!?| c");
+	expect_cuts("gpt-2", "a\tb \n", "a|\t|b| \n");
+	expect_cuts("gpt-2", "", "");
+	expect_cuts("default", "12345,x", "12345|,|x");
+}
+
+Test(pretokenize, llama_bpe)
+{
+	expect_cuts("llama-bpe", "it's I'M", "it|'s| I|'M");
+	expect_cuts("llama-bpe", "1234567", "123|456|7");
+	expect_cuts("llama-bpe", "(word) \"x", "(word|)| \"|x");
+	expect_cuts("llama-bpe", "a!!\n\nb", "a|!!\n\n|b");
+	expect_cuts("llama-bpe", "a  \n  b", "a|  \n| | b");
+	expect_cuts("llama-bpe", "\tword", "\tword");
+	expect_cuts("llama-bpe", "end   ", "end|   ");
+}
+
+Test(pretokenize, qwen2)
+{
+	expect_cuts("qwen2", "1234", "1|2|3|4");
+	expect_cuts("qwen2", "WE'LL x'", "WE|'LL| x|'");
+	expect_cuts("deepseek-r1-qwen", "a12", "a|1|2");
+}
+
+/* Every character with the property White_Space is one, and U+180E and U+200B are none. */
+Test(pretokenize, spaces)
+{
+	expect_cuts("gpt-2", "a\u00A0\u1680\u2003\u2028\u3000", "a|\u00A0\u1680\u2003\u2028\u3000");
+	expect_cuts("gpt-2", "a\xC2\x85\v\f", "a|\xC2\x85\v\f");
+	expect_cuts("gpt-2", "a \u180E!", "a| \u180E!");
+	expect_cuts("gpt-2", "a \u200B!", "a| \u200B!");
+	expect_cuts("gpt-2", "a \x1C!", "a| \x1C!");
+}
+
+/* A run of bytes that are no UTF-8 is a word, and the text ends before it and begins behind it. */
+Test(pretokenize, invalid_utf8)
+{
+	expect_cuts("gpt-2", "ab\xFF\xC0 cd", "ab|\xFF\xC0| cd");
+	expect_cuts("gpt-2", "a  \xE6", "a|  |\xE6"); /* not "a| | \xE6": spaces at an end */
+	expect_cuts("qwen2", "\xED\xA0\x80", "\xED\xA0\x80");
+	struct pretokenizer *p = make("qwen2", true);
+	struct words words = split(p, "a\0b", 3);
+	cr_expect(words.n == 2 && words.ends[0] == 1, "%zu words", words.n);
+	words_free(&words);
+	pretokenizer_destroy(p);
+}
+
+Test(pretokenize, names)
+{
+	size_t n;
+	const struct pretokenizer_rule *rules = pretokenizer_rules(&n);
+	cr_assert_gt(n, 0);
+	for (size_t i = 0; i < n; i++) {
+		const char *s = rules[i].names;
+		for (size_t length; (length = strcspn(s, " ")) > 0;
+			s += length + (s[length] == ' ')) {
+			struct pretokenizer *p;
+			cr_assert_eq(pretokenizer_create(s, length, true, &p, NULL), LAP_OK);
+			cr_expect_eq(pretokenizer_rule(p), &rules[i], "%s is in two rows", s);
+			pretokenizer_destroy(p);
+		}
+	}
+	static const char *const unknown[] = {"", "gpt", "gpt-2 default", "llama-bpe ", "Qwen2"};
+	for (size_t i = 0; i < ARRAY_COUNT(unknown); i++) {
+		struct pretokenizer *p;
+		struct lap_error err = {0};
+		enum lap_status status =
+			pretokenizer_create(unknown[i], strlen(unknown[i]), true, &p, &err);
+		cr_expect_eq(status, LAP_BAD_MODEL, "\"%s\"", unknown[i]);
+		cr_expect_null(p);
+		for (size_t j = 0; j < n; j++)
+			cr_expect_not_null(strstr(err.text, rules[j].names), "%s", err.text);
+	}
+}
+
+/* Long runs, on which a pattern that goes back over them would take hours; with and without code
+ * made at run time, and with the same cuts. */
+Test(pretokenize, long_runs)
+{
+	enum { n = 1000000 };
+	static const char *const units[] = {" ", "a", "\n", "!", "1", "'", " \n", "\t ", "\u4F60",
+		"a ", "' ", "\xFF", "\u3000"};
+	static char text[n + 1];
+	size_t n_rules;
+	const struct pretokenizer_rule *rules = pretokenizer_rules(&n_rules);
+	for (size_t i = 0; i < n_rules * ARRAY_COUNT(units); i++) {
+		const char *unit = units[i % ARRAY_COUNT(units)];
+		size_t n_unit = strlen(unit), n_text = n - n % n_unit;
+		for (size_t j = 0; j < n_text; j++)
+			text[j] = unit[j % n_unit];
+		text[n_text] = 'x'; /* so that \s+(?!\S) has to give one back */
+		char name[32];
+		const char *names = rules[i / ARRAY_COUNT(units)].names;
+		snprintf(name, sizeof name, "%.*s", (int)strcspn(names, " "), names);
+		struct words found[2];
+		for (int jit = 0; jit < 2; jit++) {
+			struct pretokenizer *p = make(name, jit);
+			double start = clock_cpu_seconds();
+			found[jit] = split(p, text, n_text + 1);
+			double seconds = clock_cpu_seconds() - start;
+			cr_expect_lt(seconds, 5.0, "%s, \"%s\", jit %d", name, unit, jit);
+			pretokenizer_destroy(p);
+		}
+		cr_expect(found[0].n == found[1].n &&
+				!memcmp(found[0].ends, found[1].ends, found[0].n * sizeof(size_t)),
+			"%s, \"%s\"", name, unit);
+		words_free(&found[0]);
+		words_free(&found[1]);
+	}
+}
