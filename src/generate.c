@@ -17,6 +17,19 @@
 static_assert(
 	MAX_STEPS <= MAX_FIXED_STEPS, "the ring holds all that is in flight, and as much again");
 
+struct lap_sampling lap_sampling_default(void)
+{
+	return (struct lap_sampling){
+		.temperature = 0.8f,
+		.top_k = 40,
+		.top_p = 0.95f,
+		.min_p = 0.05f,
+		.repeat_penalty = 1.0f,
+		.repeat_last_n = 64,
+		.seed = LAP_SEED_RANDOM,
+	};
+}
+
 struct generation {
 	struct lap_session *s;
 	const struct lap_generate_options *options;
