@@ -113,11 +113,11 @@ const char *bytes_text(uint64_t n_bytes)
 {
 	static char texts[4][32];
 	static unsigned turn;
-	static const char *const units[] = {"B", "kB", "MB", "GB", "TB", "PB", "EB"};
+	static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
 	char *text = texts[turn++ % 4];
 	double n = (double)n_bytes;
 	size_t unit = 0;
-	for (; n >= 999.5; n /= 1000)
+	for (; n >= 1023.5; n /= 1024)
 		unit++;
 	snprintf(text, sizeof texts[0], unit && n < 99.95 ? "%.1f %s" : "%.0f %s", n, units[unit]);
 	return text;

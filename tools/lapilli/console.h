@@ -39,7 +39,7 @@ double per_second(double n, double seconds);
 void say(const char *format, ...) PRINTF_LIKE(1, 2);
 int report(const struct lap_error *err);
 
-/* "1.2 GB"-like words of a number of bytes, in powers of 1000. Valid until four more were asked for. */
+/* A number of bytes as "1.2 GiB". Valid until four more were asked for. */
 const char *bytes_text(uint64_t n_bytes);
 
 /* ^C. interrupt_install makes the first one call lap_session_cancel on the session last given to
