@@ -3,7 +3,7 @@
 #ifndef LAPILLI_TESTS_GENERATION_H
 #define LAPILLI_TESTS_GENERATION_H
 
-#include "golden.h"
+#include "models.h"
 
 static const char *const story_prompts[] = {
 	"Once upon a time",
@@ -84,9 +84,9 @@ static void expected_case(
 	json_array_foreach(ids, i, value)
 		cr_assert_eq(tokens[i], json_integer_value(value), "%s: prompt id %zu", name, i);
 
-	struct lap_session_options f32 = {
+	struct lap_session_options full = {
 		.type_k = LAP_KV_F32, .type_v = LAP_KV_F32, .logits_all = true};
-	struct lap_session *s = open_session(m, &f32);
+	struct lap_session *s = open_session(m, &full);
 	uint32_t n_vocab = lap_model_info(m)->n_vocab;
 	float *logits = malloc(n * n_vocab * sizeof(float));
 	cr_assert_eq(lap_session_logits(s, tokens, n, logits, &err), LAP_OK, "%s", err.text);

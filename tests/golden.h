@@ -3,13 +3,7 @@
 #ifndef LAPILLI_TESTS_GOLDEN_H
 #define LAPILLI_TESTS_GOLDEN_H
 
-#include <jansson.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "session.h"
-#include "support.h"
+#include "models.h"
 
 struct golden {
 	char name[128]; /* case and run, for messages */
@@ -107,32 +101,6 @@ static double nmse(const float *a, const float *b, size_t n)
 	return isnan(error) ? INFINITY : error / norm;
 }
 
-static double largest_difference(const float *a, const float *b, size_t n)
-{
-	double largest = 0;
-	for (size_t i = 0; i < n; i++)
-		largest = fmax(largest, fabs((double)a[i] - (double)b[i]));
-	return largest;
-}
-
-static struct lap_model *open_model(const char *path, const char *device)
-{
-	struct lap_model *m;
-	struct lap_error err = {0};
-	struct lap_model_options options = {.device = device, .no_pipeline_cache = true};
-	cr_assert_eq(lap_model_open(path, &options, &m, &err), LAP_OK, "%s: %s", path, err.text);
-	return m;
-}
-
-static struct lap_session *open_session(
-	struct lap_model *m, const struct lap_session_options *options)
-{
-	struct lap_session *s;
-	struct lap_error err = {0};
-	cr_assert_eq(lap_session_create(m, options, &s, &err), LAP_OK, "%s", err.text);
-	return s;
-}
-
 /* The limits of the set's README by KV type, for a whole prompt in the prefill role and token by
  * token in the decode role. */
 static void golden_logits(const struct golden *run, const char *device, enum lap_kv_type kv,
@@ -168,20 +136,6 @@ static void golden_logits(const struct golden *run, const char *device, enum lap
 	free(logits);
 	lap_session_destroy(s);
 	lap_model_close(m);
-}
-
-struct collected {
-	int32_t ids[1024];
-	size_t n;
-};
-
-static bool collect(void *user, int32_t token, float log_prob, const char *text, size_t n_bytes)
-{
-	struct collected *c = user;
-	(void)log_prob, (void)text, (void)n_bytes;
-	if (token >= 0 && c->n < ARRAY_COUNT(c->ids))
-		c->ids[c->n++] = token;
-	return true;
 }
 
 /* The greedy continuation, as long as the golden gap is wider than `margin`. */

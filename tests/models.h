@@ -1,0 +1,45 @@
+/* Models, sessions and collected tokens, for the suites that run whole models. */
+#ifndef LAPILLI_TESTS_MODELS_H
+#define LAPILLI_TESTS_MODELS_H
+
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "session.h"
+#include "support.h"
+
+static struct lap_model *open_model(const char *path, const char *device)
+{
+	struct lap_model *m;
+	struct lap_error err = {0};
+	struct lap_model_options options = {.device = device, .no_pipeline_cache = true};
+	cr_assert_eq(lap_model_open(path, &options, &m, &err), LAP_OK, "%s: %s", path, err.text);
+	return m;
+}
+
+static struct lap_session *open_session(
+	struct lap_model *m, const struct lap_session_options *options)
+{
+	struct lap_session *s;
+	struct lap_error err = {0};
+	cr_assert_eq(lap_session_create(m, options, &s, &err), LAP_OK, "%s", err.text);
+	return s;
+}
+
+struct collected {
+	int32_t ids[1024];
+	size_t n;
+};
+
+static bool collect(void *user, int32_t token, float log_prob, const char *text, size_t n_bytes)
+{
+	struct collected *c = user;
+	(void)log_prob, (void)text, (void)n_bytes;
+	if (token >= 0 && c->n < ARRAY_COUNT(c->ids))
+		c->ids[c->n++] = token;
+	return true;
+}
+
+#endif
