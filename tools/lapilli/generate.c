@@ -223,14 +223,18 @@ static enum lap_status generate(const struct options *o, struct lap_model *model
 		status = lap_session_create(model, &session_options, &session, err);
 	if (!status) {
 		interrupt_session(session);
+		if (interrupted()) /* before there was a session to cancel */
+			status = fail(err, LAP_ERROR, "interrupted");
+	}
+	if (!status) {
 		if (!o->json) {
 			print_banner(o, lap_model_info(model));
 			if (o->display_prompt)
 				write_text(&s, text->data, text->n);
 		}
 		status = lap_generate(session, prompt, n_prompt, &options, take_token, &s, &g, err);
-		interrupt_session(NULL);
 	}
+	interrupt_session(NULL);
 	if (!status && s.out_of_memory)
 		status = fail_memory(err, "the generated text", s.text.n);
 	if (!o->json && s.last != '\n') /* so that what follows starts a line of the terminal */
