@@ -20,7 +20,7 @@ Test(probe, memory)
 Test(probe, memory)
 {
 	volatile size_t n = 100;
-	char *bytes = malloc(n);
+	char *bytes = calloc(n, 1);
 	sink = bytes[n];
 	free(bytes);
 }
