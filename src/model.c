@@ -296,7 +296,7 @@ static enum lap_status read_n_vocab(const struct reader *r)
 		return BAD(r, "%s has %llu rows, expected at most %d", embd->name,
 			(ull)embd->dims[1], INT32_MAX);
 	r->h->n_vocab = (uint32_t)embd->dims[1];
-	if (tokens && (tokens->type != GGUF_ARRAY || tokens->n != r->h->n_vocab))
+	if (tokens && tokens->n != r->h->n_vocab)
 		return BAD(r, "%s has %llu tokens, expected %u, the rows of %s", tokens_key,
 			(ull)tokens->n, r->h->n_vocab, embd->name);
 	return LAP_OK;

@@ -259,7 +259,8 @@ Test(gguf, other_kinds_of_file_are_named)
 	expect_bytes_refused(BYTES("\xFD\x37zXZ\0"), "compressed with xz");
 	expect_bytes_refused(BYTES("FUGG\0\0\0\x03"), "a big-endian GGUF file");
 	expect_bytes_refused(BYTES("GGUF\0\0\0\x03\0\0\0\0"), "a big-endian GGUF file");
-	expect_bytes_refused(BYTES("GGUF\x01\0\0\0\0\0\0\0\0\0\0\0"), "GGUF version 1");
+	expect_bytes_refused(BYTES("GGUF\x01\0\0\0\0\0\0\0\0\0\0\0"),
+		"GGUF version 1, expected 2 or 3: convert");
 	expect_bytes_refused(
 		BYTES("GGUF\x04\0\0\0\0\0\0\0\0\0\0\0"), "GGUF version 4, expected 2 or 3");
 	expect_bytes_refused(BYTES("GGUF\0\0\0\0\0\0\0\0\0\0\0\0"), "GGUF version 0");
@@ -330,6 +331,7 @@ Test(gguf, dimensions_that_overflow)
 		{{UINT64_C(1) << 32, UINT64_C(1) << 32}, 2, "expected a size below 2^64"},
 		{{UINT64_C(1) << 62, 1}, 2, "expected a size below 2^64"},
 		{{3, UINT64_C(1) << 63}, 2, "expected a size below 2^64"},
+		{{2, UINT64_C(1) << 61}, 2, "expected a size below 2^64"}, /* 2^64 bytes */
 		{{2, UINT64_C(1) << 21, UINT64_C(1) << 21, UINT64_C(1) << 21}, 4, "below 2^64"},
 		{{UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX}, 4, "below 2^64"},
 		{{1, UINT64_C(1) << 61}, 2, "of 9223372036854776"},

@@ -273,6 +273,13 @@ Test(model, rope_scaling)
 	cr_expect_eq(o.m->h.rope_scale, 8.0f);
 	close_model(&o);
 
+	b = new_builder(); /* the newer key wins */
+	builder_f32(b, "llama.rope.scaling.factor", 2);
+	builder_f32(b, "llama.rope.scale_linear", 8);
+	o = open_good(b);
+	cr_expect_eq(o.m->h.rope_scale, 2.0f);
+	close_model(&o);
+
 	b = new_builder();
 	builder_string(b, "llama.rope.scaling.type", "none");
 	builder_f32(b, "llama.rope.scaling.factor", 8);
@@ -383,6 +390,10 @@ Test(model, integers_out_of_range)
 		expect_refused(b, cases[i].words);
 	}
 	struct builder *b = new_builder();
+	builder_u32(b, "llama.context_length", 0);
+	builder_u32(b, "llama.rope.scaling.original_context_length", 16);
+	expect_refused(b, "llama.context_length is 0");
+	b = new_builder();
 	builder_u32(b, "llama.attention.head_count", 1u << 31);
 	builder_u32(b, "llama.attention.head_count_kv", 1u << 31);
 	builder_u32(b, "llama.attention.key_length", 2);
@@ -464,9 +475,10 @@ Test(model, other_shapes)
 	b = new_builder();
 	struct builder_tensor *t = builder_get_tensor(b, "blk.0.ffn_up.weight");
 	t->n_dims = 3;
-	t->dims[1] = 32;
 	t->dims[2] = 2;
-	expect_refused(b, "blk.0.ffn_up.weight is [1, 2, 32, 32], expected [64, 32]");
+	static const uint8_t second[64 * 32 * 4];
+	builder_bytes(&t->data, second, sizeof second);
+	expect_refused(b, "blk.0.ffn_up.weight is [1, 2, 64, 32], expected [64, 32]");
 	b = new_builder();
 	t = builder_get_tensor(b, "blk.0.ffn_up.weight");
 	t->n_dims = 4; /* written with trailing ones: the same shape */
@@ -496,9 +508,6 @@ Test(model, vocabularies_agree)
 	struct builder *b = new_builder();
 	builder_strings(b, "tokenizer.ggml.tokens", (const char *const[]){"a", "b"}, 2);
 	expect_refused(b, "tokenizer.ggml.tokens has 2 tokens, expected 264");
-	b = new_builder();
-	builder_string(b, "tokenizer.ggml.tokens", "a");
-	expect_refused(b, "tokenizer.ggml.tokens has 1 tokens");
 	b = new_builder();
 	builder_drop(b, "tokenizer.ggml.tokens");
 	struct opened o = open_good(b);
