@@ -71,7 +71,9 @@ struct vk_options {
 	uint64_t max_chunk_bytes;
 	bool no_pipeline_cache;
 	bool validation;
-	bool no_subgroup; /* for tests: the baseline kernels also where the device could do more */
+	/* For tests: baseline kernels where the device could do more; device memory out of the host's
+	 * reach, as on most discrete GPUs. */
+	bool no_subgroup, no_mapping;
 	struct log log;
 };
 

@@ -4,11 +4,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "backend.h"
 #include "support.h"
+#include "vk/alloc.h"
+#include "vk/cache.h"
 #include "vk/memory.h"
 #include "vk/pipeline.h"
+#include "vk/spirv.h"
+#include "vk/staging.h"
 
 static int n_warnings;
 
@@ -101,27 +106,16 @@ Test(vk_backend, buffers_roundtrip)
 	close_silently(b);
 }
 
-/* As on a discrete GPU: hidden from the host, a buffer is filled through the staging buffer. */
+/* Longer than the staging buffer, which is filled and copied in turns. */
 Test(vk_backend, staging_roundtrip)
 {
-	struct backend *b = open_with((struct vk_options){0});
-	struct vk *v = (struct vk *)b;
-	for (uint32_t i = 0; i < v->memory_properties.memoryTypeCount; i++) {
-		struct buffer *buffer = make(b, 20 << 20, MEMORY_DEVICE);
-		size_t n = (20 << 20) - 77;
-		uint8_t *out = malloc(n), *in = calloc(1, n);
-		struct lap_error err = {0};
-		cr_assert(out && in);
-		buffer->mapped = NULL;
-		fill(out, n, i);
-		struct view view = {buffer, 0, n};
-		cr_assert_eq(b->ops->write(b, view, out, n, &err), LAP_OK, "%s", err.text);
-		cr_assert_eq(b->ops->read(b, view, in, n, &err), LAP_OK, "%s", err.text);
-		cr_assert_eq(memcmp(in, out, n), 0);
-		free(out);
-		free(in);
-		b->ops->buffer_destroy(b, buffer);
-	}
+	struct backend *b = open_with((struct vk_options){.no_mapping = true});
+	struct buffer *buffer = make(b, 256, MEMORY_DEVICE);
+	cr_assert_null(b->ops->buffer_map(buffer), "hidden from the host");
+	b->ops->buffer_destroy(b, buffer);
+	roundtrip(b, 1, MEMORY_DEVICE, 0, 1);
+	roundtrip(b, 5000, MEMORY_DEVICE, 256, 3333);
+	roundtrip(b, 2 * STAGING_BYTES + 99, MEMORY_DEVICE, 512, STAGING_BYTES * 3 / 2 + 1);
 	close_silently(b);
 }
 
@@ -296,4 +290,370 @@ Test(vk_backend, a_plan_follows_the_step)
 	}
 	chain_free(&c);
 	close_silently(b);
+}
+
+Test(vk_backend, a_plan_runs_on_hidden_memory)
+{
+	struct backend *b = open_with((struct vk_options){.no_mapping = true, .no_subgroup = true});
+	struct chain c;
+	struct lap_error err = {0};
+	float y[N_ROWS * N_COLS];
+	cr_assert_eq(chain_make(&c, b, false, &err), LAP_OK, "%s", err.text);
+	chain_step(&c, N_ROWS);
+	chain_run(&c, 1, y);
+	check_rows(y, N_ROWS);
+	chain_free(&c);
+	close_silently(b);
+}
+
+/* x = glu(x, w) once more with each run, so that what is in x counts the runs, in order. */
+Test(vk_backend, submits_are_carried_out_in_order)
+{
+	struct backend *b = open_with((struct vk_options){0});
+	struct chain c;
+	struct lap_error err = {0};
+	float y[N_ROWS * N_COLS];
+	cr_assert_eq(chain_make(&c, b, false, &err), LAP_OK, "%s", err.text);
+	c.b->ops->release(b, c.runnable);
+	plan_free(&c.plan);
+	plan_glu(&c.plan, rows_of(c.z), rows_of(c.y), rows_of(c.x)); /* z = silu(y) * x */
+	plan_glu(&c.plan, rows_of(c.y), rows_of(c.z), rows_of(c.x)); /* y = silu(z) * x */
+	for (size_t i = 0; i < ARRAY_COUNT(y); i++)
+		y[i] = 3;
+	cr_assert_eq(
+		b->ops->write(b, rows_of(c.y).view, y, sizeof y, &err), LAP_OK, "%s", err.text);
+	for (size_t i = 0; i < ARRAY_COUNT(y); i++)
+		y[i] = 1.5f + (float)i / 1024;
+	cr_assert_eq(
+		b->ops->write(b, rows_of(c.x).view, y, sizeof y, &err), LAP_OK, "%s", err.text);
+	cr_assert_eq(b->ops->prepare(b, &c.plan, false, &c.runnable, &err), LAP_OK, "%s", err.text);
+	chain_step(&c, N_ROWS);
+	b->ops->begin(c.runnable);
+	uint64_t first, second;
+	cr_assert_eq(b->ops->run(b, c.runnable, 2, &first, &err), LAP_OK, "%s", err.text);
+	cr_assert_eq(b->ops->run(b, c.runnable, 3, &second, &err), LAP_OK, "%s", err.text);
+	cr_assert_lt(first, second);
+	cr_assert_eq(b->ops->wait(b, second, &err), LAP_OK, "%s", err.text);
+	cr_assert_eq(b->ops->wait(b, first, &err), LAP_OK, "%s", err.text);
+	cr_assert_eq(b->ops->wait(b, 0, &err), LAP_OK, "nothing to wait for");
+	cr_assert_eq(b->ops->read(b, rows_of(c.y).view, y, sizeof y, &err), LAP_OK, "%s", err.text);
+	for (size_t i = 0; i < ARRAY_COUNT(y); i++) {
+		float x = 1.5f + (float)i / 1024, expected = 3;
+		for (uint32_t k = 0; k < 2 * (2 + 3); k++)
+			expected = glu(expected, x);
+		cr_assert_float_eq(y[i], expected, 1e-3f * (1 + fabsf(expected)),
+			"element %zu is %g, expected %g", i, (double)y[i], (double)expected);
+	}
+	chain_free(&c);
+	close_silently(b);
+}
+
+Test(vk_backend, ops_are_timed)
+{
+	struct backend *b = open_with((struct vk_options){0});
+	struct chain c;
+	struct lap_error err = {0};
+	float y[N_ROWS * N_COLS];
+	if (!b->device->timestamps) {
+		cr_assert_eq(chain_make(&c, b, true, &err), LAP_ERROR);
+		cr_assert(strstr(err.text, "timestamps"), "%s", err.text);
+		close_silently(b);
+		return;
+	}
+	cr_assert_eq(chain_make(&c, b, true, &err), LAP_OK, "%s", err.text);
+	chain_step(&c, N_ROWS);
+	chain_run(&c, 2, y);
+	check_rows(y, N_ROWS);
+	double seconds[3] = {-1, -1, -1};
+	cr_assert_eq(b->ops->times(b, c.runnable, seconds, &err), LAP_OK, "%s", err.text);
+	for (size_t i = 0; i < ARRAY_COUNT(seconds); i++)
+		cr_assert(seconds[i] >= 0 && seconds[i] < 60, "op %zu took %g s", i, seconds[i]);
+	cr_assert_gt(seconds[0] + seconds[1] + seconds[2], 0);
+	chain_free(&c);
+	close_silently(b);
+}
+
+/* One backend, several threads: each has buffers, a recording and runs of its own. */
+static void *thread_run(void *user)
+{
+	struct backend *b = user;
+	for (uint32_t n_rows = 1; n_rows <= 3; n_rows++) {
+		struct chain c;
+		struct lap_error err = {0};
+		float y[N_ROWS * N_COLS];
+		cr_assert_eq(chain_make(&c, b, false, &err), LAP_OK, "%s", err.text);
+		chain_step(&c, n_rows);
+		chain_run(&c, 2, y);
+		check_rows(y, n_rows);
+		chain_free(&c);
+	}
+	return NULL;
+}
+
+static void run_threads(struct backend *b)
+{
+	pthread_t threads[3];
+	for (size_t i = 0; i < ARRAY_COUNT(threads); i++)
+		cr_assert_eq(pthread_create(&threads[i], NULL, thread_run, b), 0);
+	for (size_t i = 0; i < ARRAY_COUNT(threads); i++)
+		pthread_join(threads[i], NULL);
+}
+
+Test(vk_backend, threads_share_a_backend)
+{
+	struct backend *b = open_with((struct vk_options){0});
+	run_threads(b);
+	cr_assert_eq(b->device_bytes, 0);
+	close_silently(b);
+	b = open_with((struct vk_options){.no_mapping = true});
+	run_threads(b);
+	close_silently(b);
+}
+
+/* ---- pipelines ------------------------------------------------------------------------------- */
+
+/* Every module of this build becomes a pipeline, and becomes one only once. */
+Test(vk_backend, every_shader_compiles)
+{
+	struct backend *b = open_with((struct vk_options){.no_pipeline_cache = true});
+	struct vk *v = (struct vk *)b;
+	struct lap_error err = {0};
+	uint32_t n = 0;
+	struct pipeline_key keys[N_KERNELS * N_WEIGHTS * 2];
+	VkPipeline pipelines[ARRAY_COUNT(keys)], again[ARRAY_COUNT(keys)];
+	for (enum kernel kernel = 0; kernel < N_KERNELS; kernel++)
+		for (enum weight weight = 0; weight < N_WEIGHTS; weight++) {
+			if (weight > 0 && !kernel_info(kernel)->per_weight)
+				continue;
+			struct op op = {.kernel = kernel, .weight = weight, .constant = 64};
+			keys[n++] = pipeline_key(v, &op);
+			if (keys[n - 1].variant) {
+				keys[n] = keys[n - 1];
+				keys[n].variant = NULL;
+				keys[n++].outputs_per_group =
+					kernel_info(kernel)->outputs_per_group;
+			}
+		}
+	cr_assert(n == spirv_count() || !v->info.subgroup_arithmetic, "%u keys, %zu modules", n,
+		spirv_count());
+	cr_assert_eq(pipelines_get(v, keys, n, pipelines, &err), LAP_OK, "%s", err.text);
+	cr_assert_eq(v->n_pipelines, n);
+	cr_assert_eq(pipelines_get(v, keys, n, again, &err), LAP_OK, "%s", err.text);
+	cr_assert_eq(v->n_pipelines, n, "they are kept");
+	cr_assert_eq(memcmp(pipelines, again, n * sizeof *pipelines), 0);
+	close_silently(b);
+}
+
+Test(vk_backend, subgroup_variant_fits_the_device)
+{
+	struct backend *b = open_with((struct vk_options){0});
+	struct vk *v = (struct vk *)b;
+	struct op op = {.kernel = KERNEL_matvec, .weight = WEIGHT_q8_0};
+	struct pipeline_key key = pipeline_key(v, &op);
+	if (b->device->subgroup_arithmetic && b->device->subgroup_min >= 4) {
+		cr_assert_str_eq(key.variant, "subgroup");
+		uint32_t n_subgroups = 64 / b->device->subgroup_size;
+		cr_assert_eq(key.outputs_per_group, n_subgroups ? n_subgroups * 4 : 4);
+		v->info.subgroup_size = 128;
+		cr_assert_eq(pipeline_key(v, &op).outputs_per_group, 4);
+	}
+	close_silently(b);
+	b = open_with((struct vk_options){.no_subgroup = true});
+	key = pipeline_key((struct vk *)b, &op);
+	cr_assert_null(key.variant);
+	cr_assert_eq(key.outputs_per_group, kernel_info(KERNEL_matvec)->outputs_per_group);
+	close_silently(b);
+}
+
+/* The file is written when the device is closed, and read when it is opened again. */
+Test(vk_backend, pipeline_cache_file)
+{
+	cr_assert_eq(setenv("XDG_CACHE_HOME", scratch_path("pipeline_cache_file"), 1), 0);
+	struct lap_error err = {0};
+	char path[4096] = "";
+	for (int round = 0; round < 3; round++) {
+		struct backend *b = open_with((struct vk_options){0});
+		struct vk *v = (struct vk *)b;
+		cr_assert_eq(v->cache_hash != 0, round == 2, "round %d", round);
+		struct op op = {.kernel = KERNEL_glu};
+		struct pipeline_key key = pipeline_key(v, &op);
+		VkPipeline pipeline;
+		cr_assert_eq(pipelines_get(v, &key, 1, &pipeline, &err), LAP_OK, "%s", err.text);
+		struct text text = {0};
+		cr_assert(cache_path(b->device, &text));
+		cr_assert_lt(text.n, sizeof path);
+		memcpy(path, text.data, text.n + 1);
+		text_free(&text);
+		close_silently(b);
+		cr_assert_eq(access(path, R_OK), 0, "%s was not written", path);
+		if (round == 0) { /* one byte is not as it was */
+			size_t n;
+			char *file = read_text(path, &n);
+			file[n - 1] ^= 1;
+			cr_assert_eq(file_write(path, file, n, &err), LAP_OK, "%s", err.text);
+			free(file);
+		}
+	}
+	cr_assert_eq(remove(path), 0);
+	struct backend *b = open_with((struct vk_options){.no_pipeline_cache = true});
+	close_silently(b);
+	cr_assert_neq(access(path, R_OK), 0, "asked not to write it");
+}
+
+/* ---- what may go wrong ----------------------------------------------------------------------- */
+
+/* Opens, runs and closes; the status of the first thing that failed. */
+static enum lap_status whole_life(bool no_mapping, struct lap_error *err)
+{
+	struct vk_options options = {
+		.no_pipeline_cache = true, .no_mapping = no_mapping, .log.fn = on_log};
+	struct backend *b;
+	enum lap_status status = vk_open(&options, &b, err);
+	if (status) {
+		cr_assert_null(b);
+		return status;
+	}
+	struct chain c;
+	status = chain_make(&c, b, b->device->timestamps, err);
+	uint64_t ticket;
+	double seconds[3];
+	if (!status) {
+		chain_step(&c, 1);
+		b->ops->begin(c.runnable);
+		status = b->ops->run(b, c.runnable, 1, &ticket, err);
+		if (!status)
+			status = b->ops->wait(b, ticket, err);
+		if (!status && b->device->timestamps)
+			status = b->ops->times(b, c.runnable, seconds, err);
+		chain_free(&c);
+	}
+	cr_assert_leq(b->device_bytes, no_mapping ? STAGING_BYTES : 0, "nothing is kept");
+	b->ops->close(b);
+	return status;
+}
+
+/* OB-10: the k-th allocation fails, for every k. */
+static void fail_each_allocation(bool no_mapping)
+{
+	int n_failed = 0;
+	for (int k = 0;; k++) {
+		struct lap_error err = {0};
+		vk_fail_allocation_after(k);
+		enum lap_status status = whole_life(no_mapping, &err);
+		if (vk_fail_allocation_after(-1) > 0) {
+			cr_assert_eq(status, LAP_OK, "no allocation failed, yet: %s", err.text);
+			break;
+		}
+		cr_assert(status == LAP_OK || (status == LAP_NO_MEMORY && err.text[0]),
+			"k = %d: %d, %s", k, (int)status, err.text);
+		n_failed += status != LAP_OK;
+		cr_assert_lt(k, 1000);
+	}
+	cr_assert_gt(n_failed, 15, "only %d allocations made a difference", n_failed);
+}
+
+Test(vk_backend, failing_allocations)
+{
+	fail_each_allocation(false);
+	cr_assert_eq(n_warnings, 0);
+}
+
+Test(vk_backend, failing_allocations_with_staging)
+{
+	fail_each_allocation(true);
+	cr_assert_eq(n_warnings, 0);
+}
+
+Test(vk_backend, limits_of_views)
+{
+	struct backend *b = open_with((struct vk_options){.max_chunk_bytes = 1000000});
+	cr_assert_eq(b->max_buffer_bytes, 1000000 / 256 * 256);
+	close_silently(b);
+	setenv("LAPILLI_MAX_CHUNK", "2M", 1);
+	b = open_with((struct vk_options){0});
+	cr_assert_eq(b->max_buffer_bytes, 2 << 20);
+	close_silently(b);
+	setenv("LAPILLI_MAX_CHUNK", "64 elephants", 1);
+	b = open_with((struct vk_options){0});
+	cr_assert_eq(n_warnings, 1, "a number of bytes was expected");
+	n_warnings = 0;
+	uint64_t limit = b->device->max_storage_bytes;
+	cr_assert_leq(b->max_buffer_bytes, limit);
+	cr_assert_leq(b->max_buffer_bytes, 2ull << 30);
+	cr_assert_geq(b->max_buffer_bytes, (128 << 20) - 256);
+	close_silently(b);
+}
+
+Test(vk_backend, devices_are_listed)
+{
+	struct lap_device *devices;
+	struct lap_error err = {0};
+	uint32_t n;
+	cr_assert_eq(vk_devices(&devices, &n, &err), LAP_OK, "%s", err.text);
+	cr_assert_geq(n, 1);
+	for (uint32_t i = 0; i < n; i++) {
+		const struct lap_device *d = &devices[i];
+		cr_assert_eq(d->index, i);
+		cr_assert(d->name[0] && d->driver[0] && d->memory_bytes > 0);
+		cr_assert_str_empty(d->refused, "%s", d->refused);
+		cr_assert_geq(d->api_version, VK_API_VERSION_1_2);
+		cr_assert_geq(d->subgroup_size, 1);
+		cr_assert(
+			d->subgroup_min <= d->subgroup_size && d->subgroup_size <= d->subgroup_max);
+		struct backend *b = open_with((struct vk_options){.device = d->name});
+		cr_assert_str_eq(b->name, d->name);
+		cr_assert_eq(memcmp(b->device->uuid, d->uuid, sizeof d->uuid), 0);
+		close_silently(b);
+	}
+	free(devices);
+}
+
+Test(vk_backend, a_device_that_is_not_there)
+{
+	struct backend *b = (struct backend *)&n_warnings;
+	struct lap_error err = {0};
+	struct vk_options options = {.device = "17"};
+	cr_assert_eq(vk_open(&options, &b, &err), LAP_NO_DEVICE);
+	cr_assert_null(b);
+	cr_assert(strstr(err.text, "17") && strstr(err.text, "0: "), "%s", err.text);
+}
+
+/* A machine with the loader but without a driver. */
+Test(vk_backend, no_driver)
+{
+	setenv("VK_DRIVER_FILES", "/nonexistent/icd.json", 1);
+	setenv("VK_ICD_FILENAMES", "/nonexistent/icd.json", 1);
+	struct lap_device *devices;
+	struct backend *b;
+	struct lap_error err = {0};
+	uint32_t n = 1;
+	cr_assert_eq(vk_devices(&devices, &n, &err), LAP_OK, "%s", err.text);
+	cr_assert_eq(n, 0);
+	free(devices);
+	cr_assert_eq(vk_open(&(struct vk_options){0}, &b, &err), LAP_NO_DEVICE);
+	cr_assert(strstr(err.text, "no Vulkan"), "%s", err.text);
+}
+
+/* The one software device is used when there is nothing else, and says so. */
+static bool noticed;
+
+static void on_notice(void *user, enum lap_log_level level, const char *line)
+{
+	(void)user;
+	noticed |= level == LAP_LOG_INFO && strstr(line, "software device");
+}
+
+Test(vk_backend, software_device_is_announced)
+{
+	struct vk_options options = {.log.fn = on_notice};
+	struct backend *b;
+	struct lap_error err = {0};
+	cr_assert_eq(vk_open(&options, &b, &err), LAP_OK, "%s", err.text);
+	cr_assert_eq(noticed, b->device->type == LAP_DEVICE_CPU);
+	b->ops->close(b);
+	noticed = false;
+	options.device = "0";
+	cr_assert_eq(vk_open(&options, &b, &err), LAP_OK, "%s", err.text);
+	cr_assert(!noticed, "it was asked for");
+	b->ops->close(b);
 }

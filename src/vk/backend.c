@@ -6,10 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "alloc.h"
+#include "choose.h"
+#include "device.h"
 #include "memory.h"
 #include "pipeline.h"
 #include "record.h"
 #include "run.h"
+#include "staging.h"
 
 #define MAX_VIEW_BYTES \
 	(2ull << 30)   /* shaders address a chunk with 32 bits, signed on some drivers */
@@ -19,10 +23,9 @@ static void vk_close(struct backend *b)
 {
 	struct vk *v = (struct vk *)b;
 	if (v->device) {
-		if (v->timeline)
-			queue_close(v);
+		queue_close(v);
 		pipelines_close(v);
-		memory_close(v);
+		staging_close(v);
 		v->fn.vkDestroyDevice(v->device, NULL);
 	}
 	instance_close(&v->instance);
@@ -100,32 +103,32 @@ static enum lap_status create_device(struct vk *v, struct lap_error *err)
 	queue_family_choose(v->physical, &v->queue_family, &v->timestamp_bits);
 	/* A device that is not quite Vulkan says so with this extension, and wants it enabled. */
 	const char *portability = "VK_KHR_portability_subset";
-	enum lap_status status = VK(vkCreateDevice(v->physical,
-		&(VkDeviceCreateInfo){
-			.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
-			.pNext =
-				&(VkPhysicalDeviceVulkan12Features){
-					.sType =
-						VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
-					.timelineSemaphore = VK_TRUE,
-				},
-			.queueCreateInfoCount = 1,
-			.pQueueCreateInfos =
-				&(VkDeviceQueueCreateInfo){
-					.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
-					.queueFamilyIndex = v->queue_family,
-					.queueCount = 1,
-					.pQueuePriorities = &(float){1},
-				},
-			.enabledExtensionCount =
-				device_has_extension(v->physical, portability) ? 1 : 0,
-			.ppEnabledExtensionNames = &portability,
-		},
-		NULL, &v->device));
-	if (status) {
-		v->device = VK_NULL_HANDLE;
+	enum lap_status status = VK_CREATE(
+		vkCreateDevice(v->physical,
+			&(VkDeviceCreateInfo){
+				.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
+				.pNext =
+					&(VkPhysicalDeviceVulkan12Features){
+						.sType =
+							VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
+						.timelineSemaphore = VK_TRUE,
+					},
+				.queueCreateInfoCount = 1,
+				.pQueueCreateInfos =
+					&(VkDeviceQueueCreateInfo){
+						.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
+						.queueFamilyIndex = v->queue_family,
+						.queueCount = 1,
+						.pQueuePriorities = &(float){1},
+					},
+				.enabledExtensionCount =
+					device_has_extension(v->physical, portability) ? 1 : 0,
+				.ppEnabledExtensionNames = &portability,
+			},
+			NULL, &v->device),
+		&v->device);
+	if (status)
 		return status;
-	}
 	volkLoadDeviceTable(&v->fn, v->device);
 	return LAP_OK;
 }
@@ -202,6 +205,7 @@ enum lap_status vk_open(
 	v->base.ops = &vk_ops;
 	v->log = options->log;
 	v->pipeline_cache_file = !options->no_pipeline_cache;
+	v->no_mapping = options->no_mapping;
 	pthread_mutex_init(&v->memory_lock, NULL);
 	pthread_mutex_init(&v->staging.lock, NULL);
 	pthread_mutex_init(&v->pipeline_lock, NULL);

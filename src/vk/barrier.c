@@ -4,6 +4,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "alloc.h"
+
 struct access {
 	const struct buffer *buffer;
 	uint64_t begin, end;
@@ -37,7 +39,7 @@ static uint32_t op_accesses(const struct plan *plan, const struct op *op, struct
 
 enum lap_status barriers_plan(const struct plan *plan, bool *before, struct lap_error *err)
 {
-	struct access *since = array_alloc((uint64_t)plan->n_ops * MAX_ACCESSES, sizeof *since);
+	struct access *since = vk_alloc((uint64_t)plan->n_ops * MAX_ACCESSES, sizeof *since);
 	if (!since)
 		return fail_memory(err, "the barrier planner", plan->n_ops);
 	uint32_t n_since = 0;

@@ -8,7 +8,7 @@
 #include "plan.h"
 
 /* Workgroups along one axis that every device takes (Vulkan 1.2, required limits). */
-#define MAX_GROUPS 65535
+#define MAX_GROUPS 65535u
 
 /* before[i], for each of plan->n_ops ops: true when a barrier belongs before op i.
  *

@@ -1,12 +1,13 @@
-/* Blocks, buffers, staging: see memory.h. */
+/* Blocks and the buffers in them: see memory.h. */
 #include "memory.h"
 
 #include <assert.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "alloc.h"
 #include "run.h"
+#include "staging.h"
 
 /* A stretch of a block that no buffer holds; the list is in the order of offsets, no two touch. */
 struct gap {
@@ -26,30 +27,13 @@ struct block {
 	struct gap *gaps;
 };
 
-/* ---- failing on purpose ---------------------------------------------------------------------- */
-
-static atomic_int allocations_left = -1;
-
-int vk_fail_allocation_after(int n)
-{
-	return atomic_exchange(&allocations_left, n);
-}
-
-static bool allocation_fails(void)
-{
-	int left = atomic_load(&allocations_left);
-	while (left > 0)
-		if (atomic_compare_exchange_weak(&allocations_left, &left, left - 1))
-			return false;
-	return left == 0;
-}
-
-void *vk_alloc(uint64_t n, uint64_t size)
-{
-	return allocation_fails() ? NULL : array_alloc(n, size);
-}
-
 /* ---- memory types ---------------------------------------------------------------------------- */
+
+static bool is_mappable(VkMemoryPropertyFlags flags)
+{
+	return (flags & VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT) &&
+		(flags & VK_MEMORY_PROPERTY_HOST_COHERENT_BIT);
+}
 
 static uint64_t type_score(const VkPhysicalDeviceMemoryProperties *p, uint32_t type,
 	enum memory memory, bool shared_heap)
@@ -58,8 +42,7 @@ static uint64_t type_score(const VkPhysicalDeviceMemoryProperties *p, uint32_t t
 	uint64_t heap_mib = p->memoryHeaps[p->memoryTypes[type].heapIndex].size >> 20;
 	bool local = flags & VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT;
 	bool cached = flags & VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
-	bool mapped = (flags & VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT) &&
-		(flags & VK_MEMORY_PROPERTY_HOST_COHERENT_BIT);
+	bool mapped = is_mappable(flags);
 	if (flags &
 		(VK_MEMORY_PROPERTY_LAZILY_ALLOCATED_BIT | VK_MEMORY_PROPERTY_PROTECTED_BIT |
 			VK_MEMORY_PROPERTY_DEVICE_COHERENT_BIT_AMD))
@@ -111,7 +94,7 @@ static bool block_create(struct vk *v, uint32_t type, uint64_t n_bytes, enum mem
 	if (!block || !gap)
 		goto failed;
 	*result = VK_ERROR_OUT_OF_DEVICE_MEMORY;
-	if (allocation_fails())
+	if (vk_allocation_fails())
 		goto failed;
 	*block = (struct block){.n_bytes = n_bytes,
 		.type = type,
@@ -129,8 +112,7 @@ static bool block_create(struct vk *v, uint32_t type, uint64_t n_bytes, enum mem
 	if (*result != VK_SUCCESS)
 		goto failed;
 	VkMemoryPropertyFlags flags = v->memory_properties.memoryTypes[type].propertyFlags;
-	if ((flags & VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT) &&
-		(flags & VK_MEMORY_PROPERTY_HOST_COHERENT_BIT)) {
+	if (is_mappable(flags) && !(kind == MEMORY_DEVICE && v->no_mapping)) {
 		void *mapped = NULL;
 		*result = v->fn.vkMapMemory(v->device, block->memory, 0, VK_WHOLE_SIZE, 0, &mapped);
 		block->mapped = mapped;
@@ -331,7 +313,7 @@ static enum lap_status fail_buffer(
 		(double)v->info.max_allocation_bytes / (1 << 20));
 }
 
-static enum lap_status buffer_create_raw(struct vk *v, uint64_t n_bytes, enum memory memory,
+enum lap_status buffer_create_raw(struct vk *v, uint64_t n_bytes, enum memory memory,
 	const char *label, struct buffer **made, struct lap_error *err)
 {
 	*made = NULL;
@@ -391,150 +373,6 @@ void *buffer_map(struct buffer *buffer)
 	return buffer->mapped;
 }
 
-/* ---- staging --------------------------------------------------------------------------------- */
-
-static enum lap_status staging_create(struct vk *v, struct lap_error *err)
-{
-	struct staging *s = &v->staging;
-	enum lap_status status = LAP_OK;
-	if (!s->pool)
-		status = VK(v->fn.vkCreateCommandPool(v->device,
-			&(VkCommandPoolCreateInfo){
-				.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
-				.flags = VK_COMMAND_POOL_CREATE_RESET_COMMAND_BUFFER_BIT,
-				.queueFamilyIndex = v->queue_family,
-			},
-			NULL, &s->pool));
-	if (!status && !s->commands[0])
-		status = VK(v->fn.vkAllocateCommandBuffers(v->device,
-			&(VkCommandBufferAllocateInfo){
-				.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
-				.commandPool = s->pool,
-				.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
-				.commandBufferCount = N_STAGING,
-			},
-			s->commands));
-	if (!status && !s->buffer)
-		status = buffer_create_raw(
-			v, STAGING_BYTES, MEMORY_SHARED, "the staging buffer", &s->buffer, err);
-	return status;
-}
-
-static VkMemoryBarrier everything(void)
-{
-	VkAccessFlags all = VK_ACCESS_MEMORY_READ_BIT | VK_ACCESS_MEMORY_WRITE_BIT;
-	return (VkMemoryBarrier){.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
-		.srcAccessMask = all,
-		.dstAccessMask = all};
-}
-
-static enum lap_status commands_begin(struct vk *v, VkCommandBuffer commands, struct lap_error *err)
-{
-	enum lap_status status = VK(v->fn.vkBeginCommandBuffer(commands,
-		&(VkCommandBufferBeginInfo){
-			.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO,
-			.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT,
-		}));
-	if (status)
-		return status;
-	VkMemoryBarrier barrier = everything();
-	v->fn.vkCmdPipelineBarrier(commands, VK_PIPELINE_STAGE_ALL_COMMANDS_BIT,
-		VK_PIPELINE_STAGE_TRANSFER_BIT, 0, 1, &barrier, 0, NULL, 0, NULL);
-	return LAP_OK;
-}
-
-static enum lap_status commands_submit(
-	struct vk *v, VkCommandBuffer commands, uint64_t *ticket, struct lap_error *err)
-{
-	VkMemoryBarrier barrier = everything();
-	v->fn.vkCmdPipelineBarrier(commands, VK_PIPELINE_STAGE_TRANSFER_BIT,
-		VK_PIPELINE_STAGE_ALL_COMMANDS_BIT | VK_PIPELINE_STAGE_HOST_BIT, 0, 1, &barrier, 0,
-		NULL, 0, NULL);
-	enum lap_status status = VK(v->fn.vkEndCommandBuffer(commands));
-	return status ? status : queue_submit(v, &commands, 1, "a copy", ticket, err);
-}
-
-static enum lap_status zero_device(struct vk *v, struct buffer *buffer, struct lap_error *err)
-{
-	pthread_mutex_lock(&v->staging.lock);
-	enum lap_status status = staging_create(v, err);
-	VkCommandBuffer commands = v->staging.commands[0];
-	uint64_t ticket = 0;
-	if (!status)
-		status = commands_begin(v, commands, err);
-	if (!status) {
-		v->fn.vkCmdFillBuffer(commands, buffer->handle, 0, VK_WHOLE_SIZE, 0);
-		status = commands_submit(v, commands, &ticket, err);
-	}
-	if (!status)
-		status = queue_wait(v, ticket, err);
-	pthread_mutex_unlock(&v->staging.lock);
-	return status;
-}
-
-enum copy { COPY_IN, COPY_OUT };
-
-/* n_bytes between the device and half i of the staging buffer; *ticket when it is done. */
-static enum lap_status copy_part(struct vk *v, enum copy way, uint32_t i, struct buffer *buffer,
-	uint64_t offset, uint64_t n_bytes, struct lap_error *err)
-{
-	struct staging *s = &v->staging;
-	enum lap_status status = commands_begin(v, s->commands[i], err);
-	if (status)
-		return status;
-	uint64_t half = STAGING_BYTES / N_STAGING * i;
-	bool in = way == COPY_IN;
-	v->fn.vkCmdCopyBuffer(s->commands[i], in ? s->buffer->handle : buffer->handle,
-		in ? buffer->handle : s->buffer->handle, 1,
-		&(VkBufferCopy){in ? half : offset, in ? offset : half, n_bytes});
-	return commands_submit(v, s->commands[i], &s->tickets[i], err);
-}
-
-static enum lap_status copy_in(struct vk *v, struct buffer *buffer, uint64_t offset,
-	const uint8_t *bytes, uint64_t n_bytes, struct lap_error *err)
-{
-	struct staging *s = &v->staging;
-	const uint64_t half = STAGING_BYTES / N_STAGING;
-	enum lap_status status = LAP_OK;
-	for (uint32_t i = 0; n_bytes && !status; i = (i + 1) % N_STAGING) {
-		uint64_t part = n_bytes < half ? n_bytes : half;
-		status = queue_wait(v, s->tickets[i], err);
-		if (status)
-			break;
-		memcpy(s->buffer->mapped + half * i, bytes, part);
-		status = copy_part(v, COPY_IN, i, buffer, offset, part, err);
-		bytes += part;
-		offset += part;
-		n_bytes -= part;
-	}
-	/* Also after a failure: nobody touches the staging buffer while it is in use. */
-	for (uint32_t i = 0; i < N_STAGING; i++) {
-		enum lap_status waited = queue_wait(v, s->tickets[i], status ? NULL : err);
-		status = status ? status : waited;
-	}
-	return status;
-}
-
-static enum lap_status copy_out(struct vk *v, struct buffer *buffer, uint64_t offset,
-	uint8_t *bytes, uint64_t n_bytes, struct lap_error *err)
-{
-	struct staging *s = &v->staging;
-	const uint64_t half = STAGING_BYTES / N_STAGING;
-	enum lap_status status = LAP_OK;
-	while (n_bytes && !status) {
-		uint64_t part = n_bytes < half ? n_bytes : half;
-		status = copy_part(v, COPY_OUT, 0, buffer, offset, part, err);
-		if (!status)
-			status = queue_wait(v, s->tickets[0], err);
-		if (!status)
-			memcpy(bytes, s->buffer->mapped, part);
-		bytes += part;
-		offset += part;
-		n_bytes -= part;
-	}
-	return status;
-}
-
 /* ---- what the backend offers ----------------------------------------------------------------- */
 
 enum lap_status buffer_create(struct backend *b, uint64_t n_bytes, enum memory memory,
@@ -547,7 +385,7 @@ enum lap_status buffer_create(struct backend *b, uint64_t n_bytes, enum memory m
 	if ((*buffer)->mapped)
 		memset((*buffer)->mapped, 0, (*buffer)->taken);
 	else
-		status = zero_device(v, *buffer, err);
+		status = staging_zero(v, *buffer, err);
 	if (status) {
 		buffer_destroy(b, *buffer);
 		*buffer = NULL;
@@ -563,18 +401,11 @@ enum lap_status buffer_write(struct backend *b, struct view to, const void *byte
 	assert(n_bytes <= to.n_bytes && to.offset + n_bytes <= to.buffer->n_bytes);
 	if (n_bytes == 0)
 		return LAP_OK;
-	enum lap_status status;
-	if (to.buffer->mapped) {
-		status = queue_wait_all(v, err);
-		if (!status)
-			memcpy(to.buffer->mapped + to.offset, bytes, n_bytes);
-		return status;
-	}
-	pthread_mutex_lock(&v->staging.lock);
-	status = staging_create(v, err);
+	if (!to.buffer->mapped)
+		return staging_write(v, to.buffer, to.offset, bytes, n_bytes, err);
+	enum lap_status status = queue_wait_all(v, err);
 	if (!status)
-		status = copy_in(v, to.buffer, to.offset, bytes, n_bytes, err);
-	pthread_mutex_unlock(&v->staging.lock);
+		memcpy(to.buffer->mapped + to.offset, bytes, n_bytes);
 	return status;
 }
 
@@ -585,27 +416,10 @@ enum lap_status buffer_read(
 	assert(n_bytes <= from.n_bytes && from.offset + n_bytes <= from.buffer->n_bytes);
 	if (n_bytes == 0)
 		return LAP_OK;
-	enum lap_status status;
-	if (from.buffer->mapped) {
-		status = queue_wait_all(v, err);
-		if (!status)
-			memcpy(bytes, from.buffer->mapped + from.offset, n_bytes);
-		return status;
-	}
-	pthread_mutex_lock(&v->staging.lock);
-	status = staging_create(v, err);
+	if (!from.buffer->mapped)
+		return staging_read(v, from.buffer, from.offset, bytes, n_bytes, err);
+	enum lap_status status = queue_wait_all(v, err);
 	if (!status)
-		status = copy_out(v, from.buffer, from.offset, bytes, n_bytes, err);
-	pthread_mutex_unlock(&v->staging.lock);
+		memcpy(bytes, from.buffer->mapped + from.offset, n_bytes);
 	return status;
-}
-
-void memory_close(struct vk *v)
-{
-	struct staging *s = &v->staging;
-	buffer_destroy(&v->base, s->buffer);
-	if (s->pool)
-		v->fn.vkDestroyCommandPool(v->device, s->pool, NULL);
-	*s = (struct staging){.lock = s->lock};
-	assert(!v->blocks);
 }

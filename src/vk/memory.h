@@ -2,17 +2,16 @@
  *
  * Memory comes in blocks that buffers share; a large buffer has a block of its own.  Everything a
  * buffer holds is zero at first.  Host-visible memory stays mapped, and is then written directly;
- * other memory is reached through a staging buffer of bounded size. */
+ * other memory is reached through staging.h. */
 #ifndef LAPILLI_VK_MEMORY_H
 #define LAPILLI_VK_MEMORY_H
 
 #include "vk.h"
 
-#define BUFFER_ALIGN  256          /* of offsets in blocks, and of views in buffers */
-#define BLOCK_MIN     (64u << 20)  /* a buffer beyond it has a block of its own */
-#define BLOCK_MAX     (256u << 20) /* each further block of a kind is larger, up to this */
-#define BLOCK_SHARED  (4u << 20)   /* blocks for what the host reads and writes */
-#define STAGING_BYTES (16u << 20)
+#define BUFFER_ALIGN 256          /* of offsets in blocks, and of views in buffers */
+#define BLOCK_MIN    (64u << 20)  /* a buffer beyond it has a block of its own */
+#define BLOCK_MAX    (256u << 20) /* each further block of a kind is larger, up to this */
+#define BLOCK_SHARED (4u << 20)   /* blocks for what the host reads and writes */
 
 struct buffer {
 	VkBuffer handle;
@@ -29,7 +28,9 @@ struct buffer {
 uint32_t memory_types_rank(const VkPhysicalDeviceMemoryProperties *properties, uint32_t allowed,
 	enum memory memory, bool shared_heap, uint32_t types[MAX_MEMORY_TYPES]);
 
-void memory_close(struct vk *v); /* after the buffers are destroyed, and all work is done */
+/* As buffer_create, but the bytes are whatever the memory held. */
+enum lap_status buffer_create_raw(struct vk *v, uint64_t n_bytes, enum memory memory,
+	const char *label, struct buffer **buffer, struct lap_error *err);
 
 /* As in struct backend_ops. */
 enum lap_status buffer_create(struct backend *b, uint64_t n_bytes, enum memory memory,
@@ -40,12 +41,5 @@ enum lap_status buffer_write(struct backend *b, struct view to, const void *byte
 	struct lap_error *err);
 enum lap_status buffer_read(
 	struct backend *b, struct view from, void *bytes, uint64_t n_bytes, struct lap_error *err);
-
-/* array_alloc for this folder: fails when a test asked for it. */
-void *vk_alloc(uint64_t n, uint64_t size);
-
-/* For tests: after n more allocations, of the host's (vk_alloc) or of device memory, each further one
- * fails; the count that is left is returned by the next call.  -1: none fails. */
-int vk_fail_allocation_after(int n);
 
 #endif

@@ -9,7 +9,7 @@
 #include <xxhash.h>
 
 #include "cache.h"
-#include "memory.h"
+#include "alloc.h"
 #include "spirv.h"
 
 #define MAX_THREADS 16
@@ -70,7 +70,7 @@ static enum lap_status create_cache(struct vk *v, struct lap_error *err)
 		result = v->fn.vkCreatePipelineCache(v->device, &info, NULL, &v->cache);
 	}
 	text_free(&blob);
-	return vk_status(result, "vkCreatePipelineCache(", err);
+	return vk_create_status(result, "vkCreatePipelineCache(", &v->cache, sizeof v->cache, err);
 }
 
 enum lap_status pipelines_open(struct vk *v, struct lap_error *err)
@@ -83,25 +83,29 @@ enum lap_status pipelines_open(struct vk *v, struct lap_error *err)
 			.descriptorCount = 1,
 			.stageFlags = VK_SHADER_STAGE_COMPUTE_BIT,
 		};
-	enum lap_status status = VK(v->fn.vkCreateDescriptorSetLayout(v->device,
-		&(VkDescriptorSetLayoutCreateInfo){
-			.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO,
-			.bindingCount = MAX_BUFFERS,
-			.pBindings = bindings,
-		},
-		NULL, &v->set_layout));
+	enum lap_status status = VK_CREATE(
+		v->fn.vkCreateDescriptorSetLayout(v->device,
+			&(VkDescriptorSetLayoutCreateInfo){
+				.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO,
+				.bindingCount = MAX_BUFFERS,
+				.pBindings = bindings,
+			},
+			NULL, &v->set_layout),
+		&v->set_layout);
 	if (status)
 		return status;
-	status = VK(v->fn.vkCreatePipelineLayout(v->device,
-		&(VkPipelineLayoutCreateInfo){
-			.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO,
-			.setLayoutCount = 1,
-			.pSetLayouts = &v->set_layout,
-			.pushConstantRangeCount = 1,
-			.pPushConstantRanges =
-				&(VkPushConstantRange){VK_SHADER_STAGE_COMPUTE_BIT, 0, PUSH_BYTES},
-		},
-		NULL, &v->layout));
+	status = VK_CREATE(v->fn.vkCreatePipelineLayout(v->device,
+				   &(VkPipelineLayoutCreateInfo){
+					   .sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO,
+					   .setLayoutCount = 1,
+					   .pSetLayouts = &v->set_layout,
+					   .pushConstantRangeCount = 1,
+					   .pPushConstantRanges = &(
+						   VkPushConstantRange){VK_SHADER_STAGE_COMPUTE_BIT,
+						   0, PUSH_BYTES},
+				   },
+				   NULL, &v->layout),
+		&v->layout);
 	return status ? status : create_cache(v, err);
 }
 
@@ -140,13 +144,15 @@ static enum lap_status pipeline_create(
 		return fail(err, LAP_ERROR, "this build has no shader %s for weights of %s",
 			kernel_info(key->kernel)->name, weight_format(key->weight)->label);
 	VkShaderModule shader;
-	enum lap_status status = VK(v->fn.vkCreateShaderModule(v->device,
-		&(VkShaderModuleCreateInfo){
-			.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
-			.codeSize = module->n_bytes,
-			.pCode = module->words,
-		},
-		NULL, &shader));
+	enum lap_status status =
+		VK_CREATE(v->fn.vkCreateShaderModule(v->device,
+				  &(VkShaderModuleCreateInfo){
+					  .sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
+					  .codeSize = module->n_bytes,
+					  .pCode = module->words,
+				  },
+				  NULL, &shader),
+			&shader);
 	if (status)
 		return status;
 	const uint32_t constants[] = {key->outputs_per_group, key->constant};

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "barrier.h"
+#include "alloc.h"
 #include "memory.h"
 #include "run.h"
 
@@ -117,15 +118,18 @@ static enum lap_status create_sets(
 	struct runnable *r, const struct plan *plan, struct draft *d, struct lap_error *err)
 {
 	struct vk *v = r->v;
-	enum lap_status status = VK(v->fn.vkCreateDescriptorPool(v->device,
-		&(VkDescriptorPoolCreateInfo){
-			.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO,
-			.maxSets = plan->n_ops,
-			.poolSizeCount = 1,
-			.pPoolSizes = &(VkDescriptorPoolSize){VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
-				plan->n_ops * MAX_BUFFERS},
-		},
-		NULL, &r->descriptors));
+	enum lap_status status = VK_CREATE(
+		v->fn.vkCreateDescriptorPool(v->device,
+			&(VkDescriptorPoolCreateInfo){
+				.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO,
+				.maxSets = plan->n_ops,
+				.poolSizeCount = 1,
+				.pPoolSizes =
+					&(VkDescriptorPoolSize){VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
+						plan->n_ops * MAX_BUFFERS},
+			},
+			NULL, &r->descriptors),
+		&r->descriptors);
 	if (status)
 		return status;
 	for (uint32_t i = 0; i < plan->n_ops; i++)
@@ -166,12 +170,14 @@ static void write_set(struct vk *v, const struct op *op, VkDescriptorSet set)
 static enum lap_status create_commands(struct runnable *r, bool profile, struct lap_error *err)
 {
 	struct vk *v = r->v;
-	enum lap_status status = VK(v->fn.vkCreateCommandPool(v->device,
-		&(VkCommandPoolCreateInfo){
-			.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
-			.queueFamilyIndex = v->queue_family,
-		},
-		NULL, &r->pool));
+	enum lap_status status =
+		VK_CREATE(v->fn.vkCreateCommandPool(v->device,
+				  &(VkCommandPoolCreateInfo){
+					  .sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
+					  .queueFamilyIndex = v->queue_family,
+				  },
+				  NULL, &r->pool),
+			&r->pool);
 	if (status)
 		return status;
 	status = VK(v->fn.vkAllocateCommandBuffers(v->device,
@@ -187,13 +193,14 @@ static enum lap_status create_commands(struct runnable *r, bool profile, struct 
 	if (!v->info.timestamps)
 		return fail(
 			err, LAP_ERROR, "%s has no timestamps: ops cannot be timed", v->info.name);
-	return VK(v->fn.vkCreateQueryPool(v->device,
-		&(VkQueryPoolCreateInfo){
-			.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO,
-			.queryType = VK_QUERY_TYPE_TIMESTAMP,
-			.queryCount = r->n_ops + 1,
-		},
-		NULL, &r->timestamps));
+	return VK_CREATE(v->fn.vkCreateQueryPool(v->device,
+				 &(VkQueryPoolCreateInfo){
+					 .sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO,
+					 .queryType = VK_QUERY_TYPE_TIMESTAMP,
+					 .queryCount = r->n_ops + 1,
+				 },
+				 NULL, &r->timestamps),
+		&r->timestamps);
 }
 
 /* What was written before can be read, and overwritten, by what follows: shaders and dispatch sizes

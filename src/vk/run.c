@@ -7,16 +7,19 @@
 enum lap_status queue_open(struct vk *v, struct lap_error *err)
 {
 	v->fn.vkGetDeviceQueue(v->device, v->queue_family, 0, &v->queue);
-	return VK(v->fn.vkCreateSemaphore(v->device,
-		&(VkSemaphoreCreateInfo){
-			.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO,
-			.pNext =
-				&(VkSemaphoreTypeCreateInfo){
-					.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO,
-					.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE,
-				},
-		},
-		NULL, &v->timeline));
+	return VK_CREATE(
+		v->fn.vkCreateSemaphore(v->device,
+			&(VkSemaphoreCreateInfo){
+				.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO,
+				.pNext =
+					&(VkSemaphoreTypeCreateInfo){
+						.sType =
+							VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO,
+						.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE,
+					},
+			},
+			NULL, &v->timeline),
+		&v->timeline);
 }
 
 void queue_close(struct vk *v)

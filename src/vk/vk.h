@@ -9,7 +9,7 @@
 #include <pthread.h>
 
 #include "backend.h"
-#include "device.h"
+#include "instance.h"
 
 struct block;    /* memory.h */
 struct pipeline; /* pipeline.h */
@@ -40,11 +40,13 @@ struct vk {
 	uint32_t queue_family, timestamp_bits;
 	bool subgroup; /* use the "subgroup" variants of kernels */
 	bool pipeline_cache_file;
+	bool no_mapping; /* of MEMORY_DEVICE */
 
 	/* memory.c */
 	pthread_mutex_t memory_lock;
 	struct block *blocks;
-	struct staging staging;
+
+	struct staging staging; /* staging.c */
 
 	/* pipeline.c */
 	pthread_mutex_t pipeline_lock;
