@@ -8,6 +8,8 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include "gguf.h"
+
 /* To add a pre-tokenizer is to add a row.  The patterns are those that the models' authors published
  * with their tokenizers, as they spell them: \s means Unicode's White_Space (see pattern_expand). */
 static const struct pretokenizer_rule rules[] = {
@@ -67,9 +69,10 @@ static enum lap_status fail_name(struct lap_error *err, const char *name, size_t
 	struct text list = {0};
 	for (size_t i = 0; i < ARRAY_COUNT(rules); i++)
 		text_printf(&list, "%s%s", i ? " " : "", rules[i].names);
-	enum lap_status status =
-		fail(err, LAP_BAD_MODEL, "pre-tokenizer \"%.*s\" is not supported; supported: %s",
-			(int)(n_bytes < 100 ? n_bytes : 100), name, list.data ? list.data : "");
+	char shown[GGUF_SHOW_BYTES];
+	enum lap_status status = fail(err, LAP_BAD_MODEL,
+		"pre-tokenizer \"%s\" is not supported; supported: %s",
+		gguf_show((struct gguf_string){name, n_bytes}, shown), list.data ? list.data : "");
 	text_free(&list);
 	return status;
 }

@@ -124,10 +124,12 @@ static enum lap_status pre_load(struct tokenizer *t, const struct gguf *g, struc
 {
 	struct gguf_string name = {"default", strlen("default")};
 	enum lap_status status = gguf_string(g, "tokenizer.ggml.pre", &name, err);
-	if (!status)
-		status = pretokenizer_create(name.data, name.n, true, &t->pre, err);
 	if (status)
 		return status;
+	struct lap_error reason = {0};
+	status = pretokenizer_create(name.data, name.n, true, &t->pre, &reason);
+	if (status)
+		return fail(err, status, "%s: %s", g->path, reason.text);
 	t->pre_name = array_alloc(name.n + 1, 1);
 	if (!t->pre_name)
 		return fail_memory(err, "the pre-tokenizer", name.n);
@@ -151,10 +153,11 @@ static enum lap_status model_load(
 		if (strlen(models[i]) == name.n && memcmp(models[i], name.data, name.n) == 0)
 			t->info.model = models[i];
 	}
+	char shown[GGUF_SHOW_BYTES];
 	if (!t->info.model)
 		return fail(err, LAP_BAD_MODEL,
-			"%s: tokenizer model \"%.*s\" is not supported; supported: llama gpt2",
-			g->path, (int)(name.n < 100 ? name.n : 100), name.data);
+			"%s: tokenizer model \"%s\" is not supported; supported: llama gpt2",
+			g->path, gguf_show(name, shown));
 	*is_spm = t->info.model == models[0];
 	return LAP_OK;
 }

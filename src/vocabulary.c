@@ -274,10 +274,11 @@ static enum lap_status token_decode(struct vocabulary *v, uint32_t i, const stru
 	if (is_control_name(token->type, s))
 		token->type = TOKEN_CONTROL;
 	if (token->type == TOKEN_BYTE) {
+		char shown[GGUF_SHOW_BYTES];
 		if (byte < 0)
 			return fail(err, LAP_BAD_MODEL,
-				"%s: byte token %u is spelled \"%.*s\", expected \"<0xNN>\"",
-				g->path, i, (int)(s.n < 40 ? s.n : 40), s.data);
+				"%s: byte token %u is spelled \"%s\", expected \"<0xNN>\"", g->path,
+				i, gguf_show(s, shown));
 		out[0] = (char)byte;
 		token->n = 1;
 		return LAP_OK;
@@ -434,9 +435,10 @@ static enum lap_status merges_load(
 		struct gguf_string s = kv->strings[i];
 		struct merge merge = {.rank = i};
 		if (!merge_parse(v, s, scratch, &merge)) {
+			char shown[GGUF_SHOW_BYTES];
 			status = fail(err, LAP_BAD_MODEL,
-				"%s: merge %u is \"%.*s\", expected two tokens that join to one",
-				g->path, i, (int)(s.n < 80 ? s.n : 80), s.data);
+				"%s: merge %u is \"%s\", expected two tokens that join to one",
+				g->path, i, gguf_show(s, shown));
 			break;
 		}
 		struct merge *slot = merge_slot(v, merge.left, merge.right);
