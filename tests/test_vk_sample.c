@@ -228,6 +228,50 @@ Test(vk_sample, bad_logits_are_errors)
 	vk->ops->close(vk);
 }
 
+/* A draw hides a small error of a mass.  Of two tokens, 0 with mass 2^31 and 1 with mass w, top_p
+ * keeps only 0 while ceil(top_p * (2^31 + w)) <= 2^31: at that boundary and one above it, w shows. */
+Test(vk_sample, masses_to_the_last_bit)
+{
+	const uint32_t n_rows = 64, n_rounds = 8, prompt[] = {0}, best_mass = 1u << 31;
+	const struct lap_sampling sampling = {.temperature = 1, .top_p = 1, .repeat_penalty = 1};
+	struct backend *cpu = open_cpu(), *vk = open_vk();
+	struct tail_case a, b;
+	uint64_t state = 5;
+	tail_create(&a, cpu, 2, N_CTX, n_rows);
+	tail_create(&b, vk, 2, N_CTX, n_rows);
+	for (uint32_t round = 0; round < n_rounds; round++) {
+		uint32_t n_second = 0;
+		for (uint32_t i = 0; i < n_rows; i++) {
+			float *logits = a.logits + i * a.stride, scratch[2];
+			uint32_t none[2] = {0};
+			struct sequence *s = &a.sequences[i];
+			tail_start(&a, i, &sampling, prompt, 1, 1);
+			tail_start(&b, i, &sampling, prompt, 1, 1);
+			logits[0] = 0;
+			logits[1] = (float)(-3 * test_random(&state));
+			while (sampler_sample(s, logits, 2, none, 0, scratch).token == 0)
+				s->seed_lo++;
+			uint64_t sum = (uint64_t)best_mass + sampler_mass(logits[1]);
+			s->top_p = (uint32_t)(((uint64_t)best_mass << 32) / sum) + (i & 1);
+			b.sequences[i] = *s;
+		}
+		memcpy(b.logits, a.logits, (size_t)n_rows * a.stride * sizeof *a.logits);
+		tail_run(&a, 1);
+		tail_run(&b, 1);
+		for (uint32_t i = 0; i < n_rows; i++) {
+			cr_expect_eq(a.results[i].token, i & 1, "row %u", i);
+			cr_expect_eq(b.results[i].token, i & 1, "row %u, logit %a", i,
+				(double)a.logits[i * a.stride + 1]);
+			n_second += b.results[i].token;
+		}
+		cr_expect_eq(n_second, n_rows / 2);
+	}
+	tail_destroy(&a);
+	tail_destroy(&b);
+	cpu->ops->close(cpu);
+	vk->ops->close(vk);
+}
+
 /* The host raises `cancel` while submits are under way; without that the steps would all be made. */
 Test(vk_sample, cancel_ends_the_work)
 {
