@@ -8,6 +8,8 @@
 #include <string.h>
 #include <strings.h>
 
+#define MAX_INDEX 100 /* a number from here on may be a part of a name ("3090"), below it is none */
+
 static const char duplicate_of[] = "the same device as ";
 
 void devices_mark_duplicates(struct lap_device *devices, uint32_t n)
@@ -139,12 +141,15 @@ static enum lap_status choose_named(const struct lap_device *devices, uint32_t n
 	const char *wanted, uint32_t *chosen, struct lap_error *err)
 {
 	uint32_t index;
-	if (parse_index(wanted, &index))
+	if (parse_index(wanted, &index)) {
 		for (uint32_t i = 0; i < n; i++)
 			if (devices[i].index == index) {
 				*chosen = i;
 				return LAP_OK;
 			}
+		if (index < MAX_INDEX)
+			return fail_choice(err, devices, n, "no Vulkan device", wanted);
+	}
 	uint8_t uuid[16];
 	if (parse_uuid(wanted, uuid))
 		for (uint32_t pass = 0; pass < 2; pass++) /* usable ones first */
