@@ -12,8 +12,8 @@
 layout(local_size_x = LANES_SAMPLE) in;
 layout(push_constant) uniform push { sample_args args; };
 layout(std430, set = 0, binding = 0) writeonly buffer result_buffer { sample_result results[]; };
-layout(std430, set = 0, binding = 1) buffer scratch_buffer { uint penalised[]; };
-layout(std430, set = 0, binding = 2) readonly buffer logit_buffer { uint logits[]; };
+layout(std430, set = 0, binding = 1) buffer scratch_buffer { uvec4 penalised[]; };
+layout(std430, set = 0, binding = 2) readonly buffer logit_buffer { uvec4 logits[]; };
 layout(std430, set = 0, binding = 3) readonly buffer sequence_buffer { sequence sequences[]; };
 layout(std430, set = 0, binding = 4) readonly buffer step_buffer {
 	step_header step_head;
@@ -41,7 +41,7 @@ shared u64 chosen_above;
 
 /* What the whole workgroup agrees on. */
 uint lane;
-uint logit_base;  /* of this row in `penalised` */
+uint row_base;    /* of this row in `logits` and `penalised`, in quads */
 uint n_items;     /* the vocabulary, or the list once `listed` */
 bool listed;
 uint threshold;   /* a token stays when its key is at least this ... */
@@ -87,9 +87,9 @@ uint ordered_key(uint bits)
 	return (bits & SIGN_BIT) != 0 ? ~bits : bits | SIGN_BIT;
 }
 
-uint penalised_logit(uint token, uint seq)
+uint penalise(uint bits, uint token, uint seq)
 {
-	uint bits = tidy(logits[logit_base + token]);
+	bits = tidy(bits);
 	if (sequences[seq].repeat_last_n == 0 || bits == FORBIDDEN)
 		return bits;
 	uint count = history[seq * args.history_stride + args.n_ctx + token];
@@ -150,10 +150,19 @@ bool keeps(uint bits)
 
 /* ---- passes over the candidates ---- */
 
-void item(uint i, out uint id, out uint bits)
+/* Four at a time, for one wait for memory a turn: candidates 4 * quad to 4 * quad + 3. */
+void load_quad(uint quad, out uvec4 id, out uvec4 bits)
 {
-	id = listed ? listed_id[i] : i;
-	bits = listed ? listed_logit[i] : penalised[logit_base + i];
+	id = 4 * quad + uvec4(0, 1, 2, 3);
+	if (!listed) {
+		bits = penalised[row_base + quad];
+		return;
+	}
+	uvec4 at = min(id, uvec4(n_items - 1));
+	for (uint c = 0; c < 4; c++) {
+		id[c] = listed_id[at[c]];
+		bits[c] = listed_logit[at[c]];
+	}
 }
 
 uint select_amount(uint what, uint id, uint bits, out uint key)
@@ -188,10 +197,12 @@ u64 sum_mass(uint what)
 {
 	sums_clear();
 	u64 sum = u64(0);
-	for (uint i = lane; i < n_items; i += LANES_SAMPLE) {
-		uint id, bits, key;
-		item(i, id, bits);
-		sum = add64(sum, u64(select_amount(what, id, bits, key), 0));
+	for (uint quad = lane; quad * 4 < n_items; quad += LANES_SAMPLE) {
+		uvec4 id, bits;
+		uint key;
+		load_quad(quad, id, bits);
+		for (uint c = 0; c < 4 && quad * 4 + c < n_items; c++)
+			sum = add64(sum, u64(select_amount(what, id[c], bits[c], key), 0));
 	}
 	sum_add(0, sum);
 	barrier();
@@ -207,14 +218,17 @@ void list_candidates(uint least_key)
 	if (lane == 0)
 		n_listed = 0;
 	barrier();
-	for (uint i = lane; i < n_items; i += LANES_SAMPLE) {
-		uint bits = penalised[logit_base + i];
-		if (ordered_key(bits) < least_key)
-			continue;
-		uint at = atomicAdd(n_listed, 1);
-		if (at < MAX_LISTED) {
-			listed_id[at] = i;
-			listed_logit[at] = bits;
+	for (uint quad = lane; quad * 4 < n_items; quad += LANES_SAMPLE) {
+		uvec4 id, bits;
+		load_quad(quad, id, bits);
+		for (uint c = 0; c < 4 && quad * 4 + c < n_items; c++) {
+			if (ordered_key(bits[c]) < least_key)
+				continue;
+			uint at = atomicAdd(n_listed, 1);
+			if (at < MAX_LISTED) {
+				listed_id[at] = id[c];
+				listed_logit[at] = bits[c];
+			}
 		}
 	}
 	barrier();
@@ -257,19 +271,21 @@ uint select_key(uint what, u64 goal)
 		/* Neighbours often share a digit: add them up before touching shared memory. */
 		uint run_digit = 0;
 		u64 run = u64(0);
-		for (uint i = lane; i < n_items; i += LANES_SAMPLE) {
-			uint id, bits, key;
-			item(i, id, bits);
-			uint amount = select_amount(what, id, bits, key);
-			if (amount == 0 || (shift < 24 && (key ^ found) >> (shift + 8) != 0))
-				continue;
-			uint digit = key >> shift & 255u;
-			if (digit != run_digit) {
-				sum_add(run_digit, run);
-				run_digit = digit;
-				run = u64(0);
+		for (uint quad = lane; quad * 4 < n_items; quad += LANES_SAMPLE) {
+			uvec4 id, bits;
+			load_quad(quad, id, bits);
+			for (uint c = 0; c < 4 && quad * 4 + c < n_items; c++) {
+				uint key, amount = select_amount(what, id[c], bits[c], key);
+				if (amount == 0 || (shift < 24 && (key ^ found) >> (shift + 8) != 0))
+					continue;
+				uint digit = key >> shift & 255u;
+				if (digit != run_digit) {
+					sum_add(run_digit, run);
+					run_digit = digit;
+					run = u64(0);
+				}
+				run = add64(run, u64(amount, 0));
 			}
-			run = add64(run, u64(amount, 0));
 		}
 		sum_add(run_digit, run);
 		choose_digit(above, goal);
@@ -324,21 +340,26 @@ void find_best(uint row, uint seq)
 	barrier();
 	uint my_key = 0, my_id = 0;
 	bool my_error = false;
-	for (uint i = lane; i < args.n_vocab; i += LANES_SAMPLE) {
-		uint bits = penalised_logit(i, seq);
-		penalised[logit_base + i] = bits;
-		my_error = my_error || (bits & ~SIGN_BIT) > INFINITY_BITS || bits == INFINITY_BITS;
-		uint key = ordered_key(bits);
-		if (key > my_key) {
-			my_key = key;
-			my_id = i;
+	for (uint quad = lane; quad * 4 < args.n_vocab; quad += LANES_SAMPLE) {
+		uvec4 bits = logits[row_base + quad];
+		for (uint c = 0; c < 4 && quad * 4 + c < args.n_vocab; c++) {
+			uint id = quad * 4 + c, logit = penalise(bits[c], id, seq);
+			bits[c] = logit;
+			my_error = my_error || (logit & ~SIGN_BIT) > INFINITY_BITS ||
+				logit == INFINITY_BITS;
+			uint key = ordered_key(logit);
+			if (key > my_key) {
+				my_key = key;
+				my_id = id;
+			}
 		}
+		penalised[row_base + quad] = bits;
 	}
 	if (my_error)
 		atomicOr(any_error, 1);
 	atomicMax(best_key, my_key);
 	barrier();
-	if (my_key == best_key && lane < args.n_vocab)
+	if (my_key == best_key && lane * 4 < args.n_vocab)
 		atomicMin(best_id, my_id);
 	barrier();
 }
@@ -350,7 +371,7 @@ void main()
 		return;
 	uint seq = step_rows[row].seq;
 	lane = gl_LocalInvocationID.x;
-	logit_base = row * args.stride;
+	row_base = row * args.stride / 4;
 	n_items = args.n_vocab;
 	listed = false;
 	threshold = 0;
@@ -384,7 +405,8 @@ void main()
 	}
 	if (lane == 0) {
 		float total = float(mass_all.y) * 4294967296.0 + float(mass_all.x);
-		float distance = distance_of(penalised_logit(token, seq)); /* another lane wrote it */
+		/* Another lane may have written it to `penalised`. */
+		float distance = distance_of(penalise(logits[row_base + token / 4][token % 4], token, seq));
 		results[row] = sample_result(token, distance - log(total / 2147483648.0), 0, 0);
 	}
 }
