@@ -116,6 +116,8 @@ static enum lap_status pattern_compile(
 	*code = pcre2_compile(
 		(PCRE2_SPTR)expanded.data, expanded.n, PCRE2_UTF | PCRE2_UCP, &reason, &at, NULL);
 	text_free(&expanded);
+	if (!*code && reason == PCRE2_ERROR_HEAP_FAILED)
+		return fail_memory(err, "a pattern", strlen(pattern));
 	if (!*code) {
 		PCRE2_UCHAR words[128] = "";
 		pcre2_get_error_message(reason, words, sizeof words);

@@ -103,14 +103,18 @@ static enum lap_status keys_load(struct tokenizer *t, const struct gguf *g, stru
 	};
 	info->add_bos = t->vocab.is_spm || pretokenizer_rule(t->pre)->add_bos;
 	info->add_space_prefix = t->vocab.is_spm;
+	/* Some byte-level files carry SPM's two keys, which mean nothing there. */
+	bool unused;
 	const struct {
 		const char *key;
 		bool *value;
 	} flags[] = {
 		{"tokenizer.ggml.add_bos_token", &info->add_bos},
 		{"tokenizer.ggml.add_eos_token", &info->add_eos},
-		{"tokenizer.ggml.add_space_prefix", &info->add_space_prefix},
-		{"tokenizer.ggml.remove_extra_whitespaces", &t->trim_spaces},
+		{"tokenizer.ggml.add_space_prefix",
+			t->vocab.is_spm ? &info->add_space_prefix : &unused},
+		{"tokenizer.ggml.remove_extra_whitespaces",
+			t->vocab.is_spm ? &t->trim_spaces : &unused},
 	};
 	enum lap_status status = LAP_OK;
 	for (size_t i = 0; i < ARRAY_COUNT(ids) && !status; i++)

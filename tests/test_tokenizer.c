@@ -512,6 +512,23 @@ Test(tokenizer, invalid_utf8)
 	tokenizer_destroy(t);
 }
 
+/* SPM's keys say nothing about a byte-level vocabulary. */
+Test(tokenizer, space_prefix_of_gpt2)
+{
+	static const struct piece pieces[] = {{"a", 1, 0}, {"\u0120", 1, 0}, {"\u0120a", 1, 0}};
+	static const char *const merges[] = {"\u0120 a"};
+	builder_pieces(&b, "gpt2", pieces, ARRAY_COUNT(pieces));
+	builder_strings(&b, "tokenizer.ggml.merges", merges, 1);
+	builder_bool(&b, "tokenizer.ggml.add_space_prefix", true);
+	builder_bool(&b, "tokenizer.ggml.remove_extra_whitespaces", true);
+	struct tokenizer *t = builder_tokenizer(&b);
+	expect_ids(t, "a", "0");
+	expect_ids(t, " a  a", "2 1 2");
+	expect_decoded(t, " a  a", true, " a  a");
+	cr_expect(!tokenizer_info(t)->add_space_prefix);
+	tokenizer_destroy(t);
+}
+
 Test(tokenizer, special_tokens)
 {
 	static const struct piece pieces[] = {
@@ -807,8 +824,7 @@ Test(tokenizer, micro_lm)
 }
 
 static const char *const texts[] = {
-	"It is a truth universally acknowledged, that a single man in possession of a good "
-	"fortune,",
+	"It is a truth universally acknowledged, that a single man in possession of a fortune,",
 	"  two spaces, a\ttab,\n\n\nthree newlines \r\n and an end   ",
 	"I'M sure they'll don't WE'VE 'tis 's",
 	"123 4567,89 1e-5 0x1F",
