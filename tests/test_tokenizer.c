@@ -445,6 +445,26 @@ Test(tokenizer, extra_spaces_removed)
 	tokenizer_destroy(t);
 }
 
+/* The higher score first, the left one of equals, and 0 and -0 are equal. */
+Test(tokenizer, score_order)
+{
+	static const struct {
+		float ab, bc;
+		const char *ids;
+	} cases[] = {{2, 1, "3 2"}, {1, 2, "0 4"}, {1, -1, "3 2"}, {-1, 1, "0 4"}, {-2, -1, "0 4"},
+		{-1, -2, "3 2"}, {-1, -1, "3 2"}, {0, -0.0f, "3 2"}, {-0.0f, 0, "3 2"},
+		{-0.0f, 1, "0 4"}, {-1e9f, -1, "0 4"}, {1e-40f, 0, "3 2"}, {0, 1e-40f, "0 4"}};
+	for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+		const struct piece pieces[] = {{"a", 1, 0}, {"b", 1, 0}, {"c", 1, 0},
+			{"ab", 1, cases[i].ab}, {"bc", 1, cases[i].bc}};
+		builder_pieces(&b, "llama", pieces, ARRAY_COUNT(pieces));
+		builder_bool(&b, "tokenizer.ggml.add_space_prefix", false);
+		struct tokenizer *t = builder_tokenizer(&b);
+		expect_ids(t, "abc", cases[i].ids);
+		tokenizer_destroy(t);
+	}
+}
+
 /* OB-15 (a): only llama-bpe looks the whole word up first. */
 Test(tokenizer, whole_word_first)
 {
