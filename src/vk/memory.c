@@ -304,12 +304,14 @@ static enum lap_status fail_buffer(
 {
 	if (!is_out_of_memory(result))
 		return vk_status(result, "the memory of a buffer(", err);
+	pthread_mutex_lock(&v->memory_lock);
+	uint64_t held = v->base.device_bytes;
+	pthread_mutex_unlock(&v->memory_lock);
 	return fail(err, LAP_NO_MEMORY,
-		"out of device memory: %s needs %.1f MiB on %s, which has %.1f MiB (%.1f MiB held "
-		"by "
-		"this model, at most %.1f MiB in one allocation)",
+		"out of device memory: %s needs %.1f MiB on %s, which has %.1f MiB (%.1f MiB "
+		"held by this model, at most %.1f MiB in one allocation)",
 		label, (double)n_bytes / (1 << 20), v->info.name,
-		(double)v->info.memory_bytes / (1 << 20), (double)v->base.device_bytes / (1 << 20),
+		(double)v->info.memory_bytes / (1 << 20), (double)held / (1 << 20),
 		(double)v->info.max_allocation_bytes / (1 << 20));
 }
 
