@@ -421,10 +421,7 @@ static void make_step(struct side *s, const struct step_row *rows, uint32_t n_kv
 
 /* ---- building each kernel's case --------------------------------------------------------------- */
 
-#define LIMIT_EXACT     0.0
-#define LIMIT_ELEMENT   1e-7 /* nmse of element-wise kernels */
-#define LIMIT_FLOAT     1e-6 /* of products with float weights, and attention */
-#define LIMIT_QUANTISED 5e-4
+#define LIMIT_EXACT 0.0
 
 static void build_embed(struct side *s, const struct step_row *rows)
 {
@@ -439,7 +436,7 @@ static void build_embed(struct side *s, const struct step_row *rows)
 static void build_rmsnorm(struct side *s, const struct step_row *rows)
 {
 	struct view chunk;
-	struct rows out = output_rows(s, s->c->n_out, LIMIT_ELEMENT);
+	struct rows out = output_rows(s, s->c->n_out, CHECK_LIMIT_ELEMENT);
 	struct rows x = input_rows(s, s->c->n_out, 4);
 	struct weights w = input_weights(s, WEIGHT_f32, 1, s->c->n_out, 0, &chunk);
 	make_step(s, rows, 1);
@@ -449,7 +446,7 @@ static void build_rmsnorm(struct side *s, const struct step_row *rows)
 
 static void build_glu(struct side *s, const struct step_row *rows)
 {
-	struct rows out = output_rows(s, s->c->n_out, LIMIT_ELEMENT);
+	struct rows out = output_rows(s, s->c->n_out, CHECK_LIMIT_ELEMENT);
 	struct rows gate = input_rows(s, s->c->n_out, 200); /* beyond what exp can take */
 	struct rows up = input_rows(s, s->c->n_out, 2);
 	make_step(s, rows, 1);
@@ -464,7 +461,8 @@ static void build_matmul(struct side *s, const struct step_row *rows)
 	struct view bias_chunk;
 	struct weights bias = {0};
 	struct rows residual = {0};
-	struct rows out = output_rows(s, c->n_out, is_float ? LIMIT_FLOAT : LIMIT_QUANTISED);
+	struct rows out =
+		output_rows(s, c->n_out, is_float ? CHECK_LIMIT_FLOAT : CHECK_LIMIT_QUANTISED);
 	struct rows x = input_rows(s, n_columns(c, s->weight), 1);
 	struct weights w = input_weights(s, s->weight, c->n_out, x.n, c->chunk, s->chunks);
 	if (c->flags & BIAS)
@@ -551,10 +549,11 @@ static void build_rope_kv(struct side *s, const struct step_row *rows)
 	uint32_t n_q = c->n_head * c->head_dim, n_k = c->n_head_kv * c->head_dim;
 	uint32_t k_at = ROW_STRIDE(n_q), v_at = k_at + ROW_STRIDE(n_k);
 	struct kv_layer kv = {.k_f16 = c->flags & K_HALF, .v_f16 = c->flags & V_HALF};
-	struct rows q = output_rows(s, n_q, LIMIT_ELEMENT);
+	struct rows q = output_rows(s, n_q, CHECK_LIMIT_ELEMENT);
 	struct kv_shape shape = input_table(s, n_seq, (n_kv + KV_BLOCK - 1) / KV_BLOCK);
 	uint64_t n = (uint64_t)n_seq * shape.n_ctx * n_k;
-	kv.k = output(s, n * (kv.k_f16 ? 2 : 4), kv.k_f16 ? FORM_F16 : FORM_F32, LIMIT_ELEMENT);
+	kv.k = output(
+		s, n * (kv.k_f16 ? 2 : 4), kv.k_f16 ? FORM_F16 : FORM_F32, CHECK_LIMIT_ELEMENT);
 	kv.v = output(s, n * (kv.v_f16 ? 2 : 4), kv.v_f16 ? FORM_F16 : FORM_F32, LIMIT_EXACT);
 	struct rows qkv = input_rows(s, v_at + n_k, 4);
 	struct operand *o =
@@ -581,7 +580,7 @@ static void build_attention(struct side *s, const struct step_row *rows)
 	uint32_t n_q = c->n_head * c->head_dim;
 	struct kv_layer kv = {.k_f16 = c->flags & K_HALF, .v_f16 = c->flags & V_HALF};
 	struct view partial = {0};
-	struct rows out = output_rows(s, n_q, LIMIT_FLOAT), q = input_rows(s, n_q, 1);
+	struct rows out = output_rows(s, n_q, CHECK_LIMIT_FLOAT), q = input_rows(s, n_q, 1);
 	struct kv_shape shape = input_table(s, n_seq, n_kv / KV_BLOCK + 1);
 	const uint8_t *table = s->status ? NULL : s->operands[s->n_operands - 1].bytes;
 	kv.k = input_cache(s, &shape, table, rows, n_seq, kv.k_f16, 2);
@@ -589,7 +588,7 @@ static void build_attention(struct side *s, const struct step_row *rows)
 	if (c->kernel == KERNEL_attn_decode) {
 		uint64_t n = (uint64_t)c->n_rows * c->n_head *
 			((shape.n_ctx + ATTN_SLICE - 1) / ATTN_SLICE) * (2 + c->head_dim);
-		partial = output(s, n * sizeof(float), FORM_F32, LIMIT_FLOAT);
+		partial = output(s, n * sizeof(float), FORM_F32, CHECK_LIMIT_FLOAT);
 	}
 	make_step(s, rows, n_kv);
 	if (!s->status)
@@ -603,7 +602,7 @@ static void build_attn_reduce(struct side *s, const struct step_row *rows)
 	const struct check_case *c = s->c;
 	uint32_t n_kv = n_positions(rows, c->n_rows), floats = 2 + c->head_dim;
 	uint32_t n_slices = (n_kv + ATTN_SLICE - 1) / ATTN_SLICE;
-	struct rows out = output_rows(s, c->n_head * c->head_dim, LIMIT_FLOAT);
+	struct rows out = output_rows(s, c->n_head * c->head_dim, CHECK_LIMIT_FLOAT);
 	struct kv_shape shape = {.n_head = c->n_head,
 		.n_head_kv = c->n_head_kv,
 		.head_dim = c->head_dim,

@@ -9,6 +9,11 @@
 
 #include "backend.h"
 
+/* Limits of a result's normalised mean square error; copies and integers must be exact. */
+#define CHECK_LIMIT_ELEMENT   1e-7 /* element-wise kernels */
+#define CHECK_LIMIT_FLOAT     1e-6 /* products with float weights, and attention */
+#define CHECK_LIMIT_QUANTISED 5e-4 /* products with quantised weights */
+
 struct check_result {
 	double nmse;      /* sum (a - b)^2 / sum b^2, b the reference; the worst output's */
 	double max_error; /* largest |a - b| */

@@ -1,0 +1,268 @@
+/* A model's plans op by op on two backends: see check_model.h. */
+#include "check_model.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One side: a session with the plan of a role, run one op at a time. */
+struct side {
+	struct lap_session *s;
+	struct backend *b;
+	struct prepared *prepared;
+	struct plan plan;
+};
+
+/* What of a written operand the step defines: n_rows rows of n elements, stride apart. */
+struct extent {
+	uint64_t n_rows, stride, n;
+	enum { ELEMENT_F32, ELEMENT_F16, ELEMENT_WORD, ELEMENT_NONE } element;
+	double limit; /* of the NMSE; 0: the same bits */
+};
+
+static double matmul_limit(enum weight weight)
+{
+	return weight_format(weight)->block_weights > 1 ? CHECK_LIMIT_QUANTISED : CHECK_LIMIT_FLOAT;
+}
+
+static struct extent rows_extent(uint64_t n_rows, uint64_t stride, uint64_t n, double limit)
+{
+	return (struct extent){n_rows, stride, n, ELEMENT_F32, limit};
+}
+
+/* The whole cache of a layer: rows that no step wrote are equal on both sides. */
+static struct extent cache_extent(const struct view *view, bool f16)
+{
+	return (struct extent){1, 0, view->n_bytes / (f16 ? 2 : 4), f16 ? ELEMENT_F16 : ELEMENT_F32,
+		f16 ? CHECK_LIMIT_FLOAT : CHECK_LIMIT_ELEMENT};
+}
+
+/* Written operand i of an op.  Log-probabilities are no decision and the dispatch sizes are each
+ * backend's own: neither is compared. */
+static struct extent extent_of(const struct op *op, uint32_t i, const struct step_header *step)
+{
+	const union args *a = &op->args;
+	const uint32_t n = step->n_rows;
+	const struct extent none = {.element = ELEMENT_NONE};
+	switch (op->kernel) {
+	case KERNEL_embed:
+		return rows_extent(n, a->embed.stride, a->embed.n_embd, 0);
+	case KERNEL_rmsnorm:
+		return rows_extent(n, a->rmsnorm.stride_out, a->rmsnorm.n, CHECK_LIMIT_ELEMENT);
+	case KERNEL_matvec:
+	case KERNEL_matmul:
+		return rows_extent(
+			n, a->matmul.stride_out, a->matmul.n_out, matmul_limit(op->weight));
+	case KERNEL_rope_kv:
+		if (i == 1)
+			return cache_extent(&op->buffers[1], op->constant & ATTN_K_F16);
+		if (i == 2)
+			return cache_extent(&op->buffers[2], op->constant & ATTN_V_F16);
+		return rows_extent(n, a->rope_kv.stride_q, a->rope_kv.n_head * a->rope_kv.head_dim,
+			CHECK_LIMIT_ELEMENT);
+	case KERNEL_attn_decode: { /* of each head, the slices that hold positions */
+		uint64_t n_slice = 2 + a->attn_decode.head_dim;
+		uint64_t n_slices = (step->n_kv - 1) / ATTN_SLICE + 1;
+		return rows_extent((uint64_t)n * a->attn_decode.n_head,
+			a->attn_decode.n_slices * n_slice, n_slices * n_slice, CHECK_LIMIT_FLOAT);
+	}
+	case KERNEL_attn_reduce:
+	case KERNEL_attn_prefill:
+		return rows_extent(n, a->attn_prefill.stride_out,
+			a->attn_prefill.n_head * a->attn_prefill.head_dim, CHECK_LIMIT_FLOAT);
+	case KERNEL_glu:
+		return rows_extent(n, a->glu.stride, a->glu.n, CHECK_LIMIT_ELEMENT);
+	case KERNEL_sample: /* the token of each result */
+		return i == 0
+			? (struct extent){n, sizeof(struct sample_result) / 4, 1, ELEMENT_WORD, 0}
+			: none;
+	case KERNEL_control: /* the step; the sequences */
+		return i == 0 || i == 2
+			? (struct extent){1, 0, op->buffers[i].n_bytes / 4, ELEMENT_WORD, 0}
+			: none;
+	case N_KERNELS:
+		break;
+	}
+	assert(!"every kernel has its case");
+	return none;
+}
+
+/* ---- one op ---- */
+
+static enum lap_status run_op(struct side *side, uint32_t i, double *seconds, struct lap_error *err)
+{
+	const struct backend_ops *ops = side->b->ops;
+	struct plan one = side->plan;
+	struct runnable *r;
+	uint64_t ticket;
+	one.ops = &side->plan.ops[i];
+	one.n_ops = 1;
+	enum lap_status status = ops->prepare(side->b, &one, true, &r, err);
+	if (status)
+		return status;
+	ops->begin(r);
+	status = ops->run(side->b, r, 1, &ticket, err);
+	if (!status)
+		status = ops->wait(side->b, ticket, err);
+	if (!status)
+		status = ops->times(side->b, r, seconds, err);
+	ops->release(side->b, r);
+	return status;
+}
+
+static double element(const uint8_t *bytes, uint64_t i, bool f16)
+{
+	if (f16)
+		return (double)half_to_float(((const uint16_t *)(const void *)bytes)[i]);
+	return (double)((const float *)(const void *)bytes)[i];
+}
+
+static void compare(const uint8_t *found, const uint8_t *expected, const struct extent *e,
+	struct check_result *result)
+{
+	double errors = 0, squares = 0;
+	bool f16 = e->element == ELEMENT_F16;
+	for (uint64_t row = 0; row < e->n_rows; row++)
+		for (uint64_t i = row * e->stride; i < row * e->stride + e->n; i++) {
+			if (e->element == ELEMENT_WORD) {
+				const uint32_t *a = (const void *)found,
+					       *b = (const void *)expected;
+				if (a[i] != b[i] && result->passed) {
+					result->passed = false;
+					snprintf(result->reason, sizeof(result->reason),
+						"word %llu is %u, expected %u",
+						(unsigned long long)i, (unsigned)a[i],
+						(unsigned)b[i]);
+				}
+				continue;
+			}
+			double x = element(found, i, f16), y = element(expected, i, f16);
+			if (x == y || (isnan(x) && isnan(y))) {
+				squares += isfinite(y) ? y * y : 0;
+				continue;
+			}
+			double difference = fabs(x - y);
+			result->max_error =
+				isnan(difference) ? INFINITY : fmax(result->max_error, difference);
+			errors += isnan(difference) ? INFINITY : difference * difference;
+			squares += y * y;
+		}
+	double error = errors > 0 ? errors / squares : 0;
+	result->nmse = fmax(result->nmse, isnan(error) ? INFINITY : error);
+	result->limit = fmax(result->limit, e->limit);
+	if (error > e->limit || isnan(error)) {
+		result->passed = false;
+		snprintf(result->reason, sizeof(result->reason), "NMSE %.3g, limit %.3g", error,
+			e->limit);
+	}
+}
+
+/* Compares what op i wrote and makes the reference's values the device's, so that the next op starts
+ * from equal operands again. */
+static enum lap_status compare_outputs(struct side *device, struct side *cpu, uint32_t i,
+	const struct step_header *step, struct check_result *result, struct lap_error *err)
+{
+	const struct op *op = &device->plan.ops[i];
+	const struct kernel_info *info = kernel_info(op->kernel);
+	enum lap_status status = LAP_OK;
+	for (uint32_t o = 0; o < info->n_buffers; o++)
+		result->n_bytes += op->buffers[o].n_bytes;
+	for (uint32_t o = 0; o < info->n_written && !status; o++) {
+		const struct view *found = &op->buffers[o],
+				  *expected = &cpu->plan.ops[i].buffers[o];
+		const struct extent e = extent_of(op, o, step);
+		if (e.element == ELEMENT_NONE)
+			continue;
+		uint64_t n_bytes = expected->n_bytes;
+		assert(found->n_bytes == n_bytes);
+		uint8_t *a = malloc((size_t)n_bytes), *b = malloc((size_t)n_bytes);
+		if (!a || !b)
+			status = fail_memory(err, op->label, 2 * n_bytes);
+		if (!status)
+			status = device->b->ops->read(device->b, *found, a, n_bytes, err);
+		if (!status)
+			status = cpu->b->ops->read(cpu->b, *expected, b, n_bytes, err);
+		if (!status) {
+			compare(a, b, &e, result);
+			status = device->b->ops->write(device->b, *found, b, n_bytes, err);
+		}
+		free(a);
+		free(b);
+	}
+	return status;
+}
+
+/* ---- a plan ---- */
+
+static enum lap_status set_up(struct side *side, struct lap_session *s, enum role role,
+	const int32_t *tokens, uint32_t n, uint32_t pos, struct lap_error *err)
+{
+	*side = (struct side){.s = s, .b = s->m->backend};
+	side->prepared = role == ROLE_DECODE ? &s->decode : &s->prefill;
+	struct step_row *rows = (struct step_row *)(side->prepared->step + 1);
+	for (uint32_t i = 0; i < n; i++)
+		rows[i] = (struct step_row){.token = (uint32_t)tokens[i], .pos = pos + i};
+	*side->prepared->step = (struct step_header){.n_rows = n, .n_kv = pos + n};
+	*s->sequence = (struct sequence){.greedy = 1, .n_ctx = s->n_ctx, .n_left = 2};
+	return session_plan(s, role, &side->plan, err);
+}
+
+static enum lap_status check_role(struct lap_session *on_device, struct lap_session *on_cpu,
+	enum role role, const int32_t *tokens, uint32_t n, uint32_t pos, check_op_fn *on_op,
+	void *user, bool *go_on, struct lap_error *err)
+{
+	struct side device = {0}, cpu = {0};
+	enum lap_status status = set_up(&device, on_device, role, tokens, n, pos, err);
+	if (!status)
+		status = set_up(&cpu, on_cpu, role, tokens, n, pos, err);
+	/* The reference keeps weights whole; tensors in chunks there are other ops here. */
+	if (!status && device.plan.n_ops != cpu.plan.n_ops)
+		status = fail(err, LAP_USAGE,
+			"%s binds tensors in chunks: the model's plan cannot be compared op by op",
+			device.b->name);
+	for (uint32_t i = 0; i < device.plan.n_ops && !status && *go_on; i++) {
+		const struct op *op = &device.plan.ops[i];
+		const struct step_header step = *cpu.prepared->step; /* before control changes it */
+		struct check_op checked = {
+			.role = role,
+			.index = i,
+			.kernel = kernel_info(op->kernel)->name,
+			.format = kernel_info(op->kernel)->per_weight
+				? weight_format(op->weight)->label
+				: "",
+			.label = op->label,
+			.layer = op->layer,
+			.result.passed = true,
+		};
+		double ignored;
+		status = run_op(&device, i, &checked.result.seconds, err);
+		if (!status)
+			status = run_op(&cpu, i, &ignored, err);
+		if (!status)
+			status = compare_outputs(&device, &cpu, i, &step, &checked.result, err);
+		if (!status)
+			*go_on = on_op(user, &checked);
+	}
+	plan_free(&device.plan);
+	plan_free(&cpu.plan);
+	return status;
+}
+
+enum lap_status check_model(struct lap_session *device, struct lap_session *cpu,
+	const int32_t *tokens, uint32_t n, check_op_fn *on_op, void *user, struct lap_error *err)
+{
+	bool go_on = true;
+	if (n < 2 || n > device->n_batch || n > device->n_ctx)
+		return fail(err, LAP_USAGE, "a prompt of %u tokens, expected 2 to %u", (unsigned)n,
+			(unsigned)device->n_batch);
+	enum lap_status status = session_check_tokens(device, tokens, n, err);
+	if (!status)
+		status = check_role(
+			device, cpu, ROLE_PREFILL, tokens, n - 1, 0, on_op, user, &go_on, err);
+	if (!status && go_on)
+		status = check_role(device, cpu, ROLE_DECODE, tokens + n - 1, 1, n - 1, on_op, user,
+			&go_on, err);
+	return status;
+}

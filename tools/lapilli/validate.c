@@ -1,0 +1,209 @@
+/* `lapilli validate`: every kernel and weight format against the CPU reference at awkward shapes, and
+ * with -m also the model's own plans op by op.  A verdict in words, then the table.
+ *
+ * Looks below the public header on purpose: it judges kernels, which no public function shows. */
+#include <math.h>
+#include <string.h>
+
+#include "check_model.h"
+#include "commands.h"
+#include "console.h"
+#include "source.h"
+
+#define N_RUNS       3  /* of a case; the last is timed */
+#define N_MODEL_ROWS 24 /* tokens of the prompt that a model is checked on, at most */
+
+/* What becomes of a run: counts, and the rows as text or JSON. */
+struct table {
+	const struct options *o;
+	uint32_t n, n_failed;
+	double worst;      /* largest share of a limit that a result took */
+	struct text lines; /* printed below the verdict */
+	json_t *json;      /* array */
+	bool ok;           /* false: memory is out */
+};
+
+static void add_row(struct table *t, const char *name, const struct check_result *r)
+{
+	t->n++;
+	t->n_failed += !r->passed;
+	if (r->limit > 0)
+		t->worst = fmax(t->worst, r->nmse / r->limit);
+	if (t->o->json) {
+		json_t *row = json_pack("{s:s, s:b, s:o, s:o, s:f, s:f, s:f, s:s}", "case", name,
+			"passed", r->passed, "nmse",
+			isfinite(r->nmse) ? json_real(r->nmse) : json_null(), "max_error",
+			isfinite(r->max_error) ? json_real(r->max_error) : json_null(), "limit",
+			r->limit, "ms", r->seconds * 1e3, "gb_per_second",
+			per_second((double)r->n_bytes * 1e-9, r->seconds), "reason", r->reason);
+		t->ok = t->ok && row && json_array_append_new(t->json, row) == 0;
+		return;
+	}
+	if (r->passed && !t->o->verbose && !t->o->op && t->n_failed == 0 && t->n % 64 == 0)
+		say("%u cases passed ...", (unsigned)t->n);
+	t->ok = t->ok &&
+		text_printf(&t->lines, "%-52s %9.2e %9.2e %9.3f %8.2f  %s%s\n", name, r->nmse,
+			r->max_error, r->seconds * 1e3,
+			per_second((double)r->n_bytes * 1e-9, r->seconds),
+			r->passed ? "ok" : "FAILED: ", r->reason);
+}
+
+/* ---- kernels alone ---- */
+
+static enum lap_status check_kernels(
+	struct table *t, struct backend *device, struct backend *cpu, struct lap_error *err)
+{
+	for (uint32_t i = 0; i < check_n_cases() && !interrupted(); i++) {
+		char name[96];
+		struct check_result result;
+		if (t->o->op && strcmp(kernel_info(check_case_kernel(i))->name, t->o->op) != 0)
+			continue;
+		check_case_name(i, name, sizeof(name));
+		enum lap_status status = check_run(device, cpu, i, N_RUNS, &result, err);
+		if (status)
+			return status;
+		add_row(t, name, &result);
+	}
+	return LAP_OK;
+}
+
+static enum lap_status check_name(const char *op, struct lap_error *err)
+{
+	struct text list = {0};
+	for (uint32_t k = 0; k < N_KERNELS; k++) {
+		if (strcmp(kernel_info(k)->name, op) == 0) {
+			text_free(&list);
+			return LAP_OK;
+		}
+		text_printf(&list, " %s", kernel_info(k)->name);
+	}
+	fail(err, LAP_USAGE, "--op %s: no such kernel, expected one of:%s", op,
+		list.data ? list.data : "");
+	text_free(&list);
+	return LAP_USAGE;
+}
+
+/* ---- a model's plans ---- */
+
+static bool add_op(void *user, const struct check_op *op)
+{
+	struct table *t = user;
+	char name[160], layer[24] = "";
+	if (op->layer >= 0)
+		snprintf(layer, sizeof(layer), "layer %d ", (int)op->layer);
+	snprintf(name, sizeof(name), "%s %u: %s%s%s%s %s",
+		op->role == ROLE_DECODE ? "decode" : "prefill", (unsigned)op->index, layer,
+		op->kernel, op->format[0] ? " " : "", op->format,
+		strcmp(op->label, op->kernel) == 0 ? "" : op->label);
+	if (!t->o->op || strcmp(t->o->op, op->kernel) == 0)
+		add_row(t, name, &op->result);
+	return !interrupted();
+}
+
+static enum lap_status model_tokens(
+	const struct lap_model *m, int32_t tokens[N_MODEL_ROWS], uint32_t *n, struct lap_error *err)
+{
+	static const char prompt[] =
+		"The quick brown fox jumps over the lazy dog. 3.14 is not pi, but near it: why?";
+	int32_t *list = NULL;
+	size_t n_list = 0;
+	enum lap_status status = LAP_OK;
+	if (lap_model_info(m)->tokenizer)
+		status = lap_tokenize(m, prompt, strlen(prompt), true, true, &list, &n_list, err);
+	*n = n_list < N_MODEL_ROWS ? (uint32_t)n_list : N_MODEL_ROWS;
+	memcpy(tokens, list ? list : tokens, *n * sizeof(*tokens));
+	while (*n < 2) /* no tokenizer: any tokens will do */
+		tokens[(*n)++] = 0;
+	lap_free(list);
+	return status;
+}
+
+static enum lap_status check_plans(struct table *t, struct lap_error *err)
+{
+	struct options on_cpu = *t->o;
+	struct lap_model *models[2] = {0};
+	struct lap_session *sessions[2] = {0};
+	struct lap_session_options options = {.n_ctx = 160, .n_batch = 32};
+	int32_t tokens[N_MODEL_ROWS] = {0};
+	uint32_t n = 0;
+	on_cpu.device = "cpu";
+	enum lap_status status = LAP_OK;
+	for (int i = 0; i < 2 && !status; i++) {
+		status = source_model(i ? &on_cpu : t->o, false, &models[i], err);
+		if (!status)
+			status = lap_session_create(models[i], &options, &sessions[i], err);
+	}
+	if (!status)
+		status = model_tokens(models[0], tokens, &n, err);
+	if (!status)
+		status = check_model(sessions[0], sessions[1], tokens, n, add_op, t, err);
+	for (int i = 0; i < 2; i++) {
+		lap_session_destroy(sessions[i]);
+		lap_model_close(models[i]);
+	}
+	return status;
+}
+
+/* ---- the report ---- */
+
+static int print_table(const struct table *t, const char *device)
+{
+	if (t->o->json)
+		return out_json(json_pack("{s:s, s:b, s:I, s:I, s:f, s:O}", "device", device,
+			"passed", t->n_failed == 0, "cases", (json_int_t)t->n, "failed",
+			(json_int_t)t->n_failed, "worst_share_of_limit",
+			isfinite(t->worst) ? t->worst : 1e30, "results", t->json));
+	if (t->n_failed)
+		out_printf("%s computes WRONG results: %u of %u cases are outside their limits\n",
+			device, (unsigned)t->n_failed, (unsigned)t->n);
+	else
+		out_printf(
+			"%s computes right results: %u cases, the worst at %.1g %% of its limit\n",
+			device, (unsigned)t->n, t->worst * 100);
+	out_printf("\n%-52s %9s %9s %9s %8s\n", "case", "NMSE", "max error", "ms", "GB/s");
+	out_write(t->lines.data ? t->lines.data : "", t->lines.n);
+	return LAP_OK;
+}
+
+int command_validate(const struct options *o)
+{
+	struct table t = {.o = o, .json = json_array(), .ok = true};
+	struct backend *device = NULL, *cpu = NULL;
+	struct lap_error err;
+	interrupt_install();
+	enum lap_status status = o->op ? check_name(o->op, &err) : LAP_OK;
+	if (!status && o->device && strcmp(o->device, "cpu") == 0)
+		status = fail(&err, LAP_USAGE,
+			"-dev cpu is the reference itself: expected a Vulkan device");
+	if (!status && o->model) /* first, so that a wrong path is said at once */
+		status = check_plans(&t, &err);
+	if (!status) {
+		struct vk_options options = {
+			.device = o->device, .no_pipeline_cache = !o->pipeline_cache};
+		status = vk_open(&options, &device, &err);
+	}
+	if (!status)
+		status = cpu_open(&cpu, &err);
+	if (!status)
+		status = check_kernels(&t, device, cpu, &err);
+	if (!status && !t.ok)
+		status = fail_memory(&err, "the table", t.n);
+
+	int result;
+	if (status)
+		result = report(&err);
+	else {
+		result = print_table(&t, device->name);
+		if (!result)
+			result = interrupted() ? STATUS_INTERRUPTED
+				: t.n_failed   ? LAP_INVALID
+					       : LAP_OK;
+	}
+	if (device)
+		device->ops->close(device);
+	if (cpu)
+		cpu->ops->close(cpu);
+	json_decref(t.json);
+	text_free(&t.lines);
+	return result;
+}
