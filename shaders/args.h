@@ -31,6 +31,10 @@ typedef float f32;
 
 #define ROW_STRIDE(n) (((n) + ROW_ALIGN - 1) / ROW_ALIGN * ROW_ALIGN)
 
+/* constant_id 1 of embed, matvec and matmul: rows are whole units of 32 weights, so that they begin at
+ * multiples of 16 bytes (formats without blocks) and no unit has a tail */
+#define ROWS_WHOLE 1
+
 /* constant_id 1 of attention kernels and rope_kv: head_dim | flags */
 #define ATTN_K_F16 0x10000
 #define ATTN_V_F16 0x20000

@@ -16,6 +16,8 @@ layout(constant_id = 1) const uint SPEC = 0;              /* struct op: constant
 
 #define UNIT 32 /* weights that weight_decode gives at once */
 
+#define ROWS_ARE_WHOLE ((SPEC & ROWS_WHOLE) != 0)
+
 /* The groups along x are folded into x and y: an axis ends at 65,535 on many devices.  The fold may
  * add groups at its end, so a kernel returns when its first output is beyond the last. */
 uint flat_group()
@@ -75,7 +77,7 @@ uint funnel(uint low, uint high, uint shift)
 void load_halves(uint byte, out uint q[16])
 {
 	uint at = byte >> 4;
-	if ((byte & 15u) == 0) {
+	if (ROWS_ARE_WHOLE) {
 		for (uint i = 0; i < 4; i++) {
 			uvec4 v = W4[at + i];
 			q[4 * i] = v.x;
@@ -114,9 +116,9 @@ uint spread_fifth_bits(uint bits)
 /* Weights of the unit that are beyond the row's n_in are whatever stands there: they become 0. */
 void unit_mask(inout vec4 w[8], uint unit, uint n_in)
 {
-	uint n = n_in - min(unit * UNIT, n_in);
-	if (n >= UNIT)
+	if (ROWS_ARE_WHOLE)
 		return;
+	uint n = n_in - min(unit * UNIT, n_in);
 	for (uint i = 0; i < 8; i++)
 		w[i] = mix(vec4(0), w[i], lessThan(uvec4(0, 1, 2, 3) + 4 * i, uvec4(n)));
 }

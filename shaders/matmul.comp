@@ -4,6 +4,7 @@
  * lanes, times 8 rows of the step.  No shared memory, no barriers; weights are decoded in registers
  * and x is the same for all lanes.  An element's sum runs over its weights in order, whatever the
  * rows of the step, the chunk and the tile. */
+#extension GL_EXT_control_flow_attributes : require
 layout(local_size_x = 32) in;
 layout(push_constant) uniform push { matmul_args args; };
 layout(std430, set = 0, binding = 0) writeonly buffer out_buffer { float result[]; };
@@ -33,7 +34,8 @@ void tile(uint first, uint first_row)
 			unit_mask(w[i], unit, args.n_in);
 #endif
 		}
-		for (uint k = 0; k < 8; k++)
+		/* Unrolled, this is ten times the code, and lavapipe needs a second to compile it. */
+		[[dont_unroll]] for (uint k = 0; k < 8; k++)
 			for (uint t = 0; t < ROWS; t++) {
 				vec4 xs = x[x_at[t] + unit * 8 + k];
 				for (uint i = 0; i < TILE; i++)

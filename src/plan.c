@@ -63,6 +63,12 @@ static struct view columns(struct rows x, uint32_t first, uint32_t n, uint32_t m
 	return v;
 }
 
+/* What embed, matvec and matmul know of their weights when they are compiled. */
+static uint32_t weights_constant(const struct weights *w)
+{
+	return w->n_cols % 32 == 0 ? ROWS_WHOLE : 0;
+}
+
 static uint32_t chunk_rows(const struct weights *w, uint32_t chunk)
 {
 	uint32_t first = chunk * w->rows_per_chunk;
@@ -83,6 +89,7 @@ void plan_embed(struct plan *p, struct rows x, const struct weights *token_embd)
 				.weight = token_embd->weight,
 				.n_outputs = 1,
 				.rule = SIZE_ROWS,
+				.constant = weights_constant(token_embd),
 				.buffers = {x.view, token_embd->chunks[i], p->step},
 				.args.embed =
 					{
@@ -128,6 +135,7 @@ void plan_matmul(struct plan *p, struct rows out, const struct weights *w, struc
 			.weight = w->weight,
 			.n_outputs = n,
 			.rule = SIZE_ROWS,
+			.constant = weights_constant(w),
 			.args.matmul =
 				{
 					.n_out = n,

@@ -4,7 +4,7 @@
 void weight_decode(uint row_byte, uint unit, out vec4 w[8])
 {
 	uint byte = row_byte + 4 * UNIT * unit;
-	if ((byte & 15u) == 0) {
+	if (ROWS_ARE_WHOLE) {
 		for (uint i = 0; i < 8; i++)
 			w[i] = uintBitsToFloat(W4[(byte >> 4) + i]);
 		return;
