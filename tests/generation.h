@@ -23,6 +23,27 @@ static const char *const austen_prompts[] = {
 
 #define N_PROMPTS   5
 #define N_GENERATED 256
+#define END_TOKEN   46
+
+/* The demo model with another end token, so that generations end early: the file names 46, a full
+ * stop.  The bytes must stay until the model is closed. */
+static struct lap_model *open_model_that_ends(char **bytes, const char *device)
+{
+	static const char key[] = "tokenizer.ggml.eos_token_id";
+	static const uint32_t end = END_TOKEN;
+	size_t n, at = 0;
+	struct lap_model *m;
+	struct lap_error err = {0};
+	struct lap_model_options options = {.device = device, .no_pipeline_cache = true};
+	*bytes = read_text(source_path("models/austen.gguf"), &n);
+	while (at + sizeof(key) + 7 < n && memcmp(*bytes + at, key, sizeof(key) - 1) != 0)
+		at++;
+	memcpy(*bytes + at + sizeof(key) - 1 + 4, &end, sizeof(end)); /* behind the type */
+	cr_assert_eq(lap_model_open_memory(*bytes, n, "demo", &options, &m, &err), LAP_OK, "%s",
+		err.text);
+	cr_assert_eq(lap_model_info(m)->eos, END_TOKEN);
+	return m;
+}
 
 /* Generates n tokens after the text; the result and every id. */
 static struct lap_generation generate(struct lap_session *s, const char *prompt, int64_t n,

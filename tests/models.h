@@ -31,12 +31,14 @@ static struct lap_session *open_session(
 struct collected {
 	int32_t ids[1024];
 	size_t n;
+	size_t n_bytes_last; /* of the text that came with the last token */
 };
 
 static bool collect(void *user, int32_t token, float log_prob, const char *text, size_t n_bytes)
 {
 	struct collected *c = user;
-	(void)log_prob, (void)text, (void)n_bytes;
+	(void)log_prob, (void)text;
+	c->n_bytes_last = n_bytes;
 	if (token >= 0 && c->n < ARRAY_COUNT(c->ids))
 		c->ids[c->n++] = token;
 	return true;

@@ -64,31 +64,37 @@ Test(generate, limits)
 	close_session(s);
 }
 
-/* An end-of-generation token stops, prints nothing, and is reported. */
+/* OB-20: an end token stops, prints nothing, and its id comes from the file; ignore_eos goes on. */
 Test(generate, stop)
 {
-	struct lap_session *s = demo_session(NULL);
-	struct lap_generate_options options = {
-		.sampling = lap_sampling_default(), .n_predict = 3000};
+	char *bytes;
+	struct lap_model *m = open_model_that_ends(&bytes, "cpu");
+	struct lap_session *s = open_session(m, NULL);
+	struct lap_generate_options options = {.sampling = greedy(), .n_predict = 96};
 	struct lap_generation r;
 	struct lap_error err = {0};
-	int32_t prompt[] = {319, 364, 313};
-	bool stopped = false;
-	for (uint64_t seed = 0; seed < 40 && !stopped; seed++) {
-		struct collected c = {0};
-		options.sampling.seed = seed;
-		options.sampling.temperature = 1.5f;
-		options.sampling.top_k = 0;
-		options.sampling.top_p = 1;
-		options.sampling.min_p = 0;
-		cr_assert_eq(lap_generate(s, prompt, 3, &options, collect, &c, &r, &err), LAP_OK);
-		cr_expect_eq(r.seed, seed);
-		stopped = r.finish == LAP_FINISH_STOP;
-		for (size_t i = 0; i < c.n; i++)
-			cr_expect_eq(lap_token_is_end(s->m, c.ids[i]), stopped && i + 1 == c.n);
-	}
-	cr_expect(stopped, "no end of text in 40 generations");
-	close_session(s);
+	struct collected c = {0};
+	const int32_t prompt[] = {
+		1114, 364, 258, 1880, 470, 105, 1168, 552, 1759, 728, 787, 44, 332};
+	cr_assert_eq(lap_generate(s, prompt, ARRAY_COUNT(prompt), &options, collect, &c, &r, &err),
+		LAP_OK, "%s", err.text);
+	cr_expect_eq(r.finish, LAP_FINISH_STOP);
+	cr_expect_eq(c.n, 17); /* austen.expected.json: the first 46 */
+	cr_expect_eq(c.ids[16], END_TOKEN);
+	cr_expect_eq(c.n_bytes_last, 0);
+	for (size_t i = 0; i < c.n; i++)
+		cr_expect_eq(lap_token_is_end(m, c.ids[i]), i == 16);
+
+	options.ignore_eos = true;
+	c.n = 0;
+	cr_assert_eq(lap_generate(s, prompt, ARRAY_COUNT(prompt), &options, collect, &c, &r, &err),
+		LAP_OK, "%s", err.text);
+	cr_expect_eq(r.finish, LAP_FINISH_LENGTH);
+	cr_expect_eq(c.n, 96);
+	cr_expect_eq(c.n_bytes_last > 0, true);
+	lap_session_destroy(s);
+	lap_model_close(m);
+	free(bytes);
 }
 
 static bool cancel_at_five(
