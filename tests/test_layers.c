@@ -23,6 +23,7 @@ static const struct room {
 	const char *name;
 } rooms[] = {
 	{"tools/lapilli/", 70, "programs"},
+	{"src/check_model.", 65, "check of a model"},
 	{"src/session.", 60, "session"},
 	{"src/generate.", 60, "session"},
 	{"src/engine.", 60, "session"},
