@@ -6,16 +6,6 @@
 #include "commands.h"
 #include "console.h"
 
-#if !__has_include("validate.c")
-int command_validate(const struct options *o)
-{
-	(void)o;
-	struct lap_error err;
-	fail(&err, LAP_ERROR, "this build has no validate");
-	return report(&err);
-}
-#endif
-
 static int show_help(const struct options *o)
 {
 	char *page = NULL;
