@@ -1,5 +1,6 @@
 /* The case list and what runs a case: see check.h. */
 #include "check.h"
+#include "sampler.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -137,6 +138,15 @@ static const struct check_case cases[] = {
 	{KERNEL_glu, 3, .n_out = 256, .flags = SMALL},
 	{KERNEL_glu, 33, .n_out = 257},
 	{KERNEL_glu, 1, .n_out = 5003},
+
+	{KERNEL_sample, 1, .n_out = 1, .flags = SMALL},
+	{KERNEL_sample, 6, .n_out = 101, .pos = 7, .flags = SMALL},
+	{KERNEL_sample, 6, .n_out = 1000, .pos = 20},
+	{KERNEL_sample, 3, .n_out = 32003, .pos = 3},
+
+	{KERNEL_control, 1, .n_out = 100, .pos = 3, .flags = SMALL},
+	{KERNEL_control, 5, .n_out = 100, .pos = 20, .flags = SMALL},
+	{KERNEL_control, 200, .n_out = 1000, .pos = 30},
 };
 
 /* A row of the list and, for kernels built per format, one of the formats. */
@@ -203,7 +213,7 @@ void check_case_name(uint32_t i, char *name, size_t n_bytes)
 		text_printf(&t, " %u/%u x %u", c->n_head, c->n_head_kv, c->head_dim);
 	if (c->kernel == KERNEL_rope_kv)
 		text_printf(&t, " rot %u", c->n_rot);
-	if (c->n_head)
+	if (c->pos)
 		text_printf(&t, " pos %u", c->pos);
 	text_printf(&t, ", %u row%s", c->n_rows, c->n_rows == 1 ? "" : "s");
 	if (c->room)
@@ -224,7 +234,8 @@ void check_case_name(uint32_t i, char *name, size_t n_bytes)
 
 /* ---- one side of a case: a backend with the operands ------------------------------------------- */
 
-enum form { FORM_INPUT, FORM_F32, FORM_F16 };
+/* WORDS: every bit counts.  RESULT: struct sample_result, words but for the log-probability. */
+enum form { FORM_INPUT, FORM_F32, FORM_F16, FORM_WORDS, FORM_RESULT };
 
 struct operand {
 	struct buffer *buffer;
@@ -636,6 +647,124 @@ static void build_attn_reduce(struct side *s, const struct step_row *rows)
 	}
 }
 
+/* Sequences of all kinds: greedy, plain, and each of the truncations and penalties. */
+static void make_sequences(struct side *s, struct sequence *sequences, uint32_t n_ctx)
+{
+	static const struct lap_sampling kinds[] = {
+		{.temperature = 0.8f, .top_p = 1, .repeat_penalty = 1},
+		{.temperature = 0, .top_p = 1, .repeat_penalty = 1.5f, .repeat_last_n = 8},
+		{.temperature = 1,
+			.top_k = 40,
+			.top_p = 0.95f,
+			.min_p = 0.05f,
+			.repeat_penalty = 1},
+		{.temperature = 1.7f, .top_p = 0.5f, .repeat_penalty = 1.3f, .repeat_last_n = 4},
+		{.temperature = 0.5f,
+			.top_p = 1,
+			.min_p = 0.2f,
+			.repeat_penalty = 1,
+			.presence_penalty = 0.5f,
+			.frequency_penalty = 0.3f,
+			.repeat_last_n = -1},
+		{.temperature = 1, .top_k = 3, .top_p = 1, .repeat_penalty = 1},
+	};
+	for (uint32_t i = 0; i < s->c->n_rows; i++) {
+		struct lap_sampling sampling = kinds[i % ARRAY_COUNT(kinds)];
+		struct sequence *q = &sequences[i];
+		sampling.seed = random_u32(s);
+		*q = (struct sequence){.n_ctx = n_ctx, .n_left = 10, .n_stop = 1};
+		q->stop[0] = random_u32(s) % s->c->n_out;
+		if (!s->status)
+			s->status = sampler_set(q, &sampling, s->c->n_out, n_ctx, s->err);
+	}
+}
+
+#define TAIL_CONTEXT 32 /* positions of a sequence in cases of sample and control */
+
+/* A prompt up to each row's position, and the counts of its window. */
+static void make_history(struct side *s, const struct sequence *sequences,
+	const struct step_row *rows, uint32_t *words)
+{
+	for (uint32_t i = 0; i < s->c->n_rows; i++, words += TAIL_CONTEXT + s->c->n_out) {
+		memset(words, 0, (TAIL_CONTEXT + (uint64_t)s->c->n_out) * sizeof *words);
+		for (uint32_t pos = 0; pos <= rows[i].pos; pos++)
+			words[pos] = random_u32(s) % s->c->n_out;
+		sampler_count(
+			&sequences[i], words, rows[i].pos + 1, words + TAIL_CONTEXT, s->c->n_out);
+	}
+}
+
+/* Sequences and histories, which control writes and sample only reads. */
+static void build_tail(
+	struct side *s, const struct step_row *rows, struct tail *tail, enum form form)
+{
+	uint32_t n = s->c->n_rows;
+	struct operand *q = operand_create(s, n * sizeof(struct sequence), PATTERN);
+	struct operand *h = operand_create(
+		s, n * (TAIL_CONTEXT + (uint64_t)s->c->n_out) * sizeof(uint32_t), PATTERN);
+	if (s->status)
+		return;
+	struct sequence *sequences = (struct sequence *)(void *)(q->bytes + GUARD);
+	make_sequences(s, sequences, TAIL_CONTEXT);
+	make_history(s, sequences, rows, (uint32_t *)(void *)(h->bytes + GUARD));
+	if (form == FORM_WORDS)
+		for (uint32_t i = 0; i < n; i++) { /* some end now, some are at an end */
+			sequences[i].n_left = i % 7 == 2 ? 1 : 10;
+			sequences[i].done = i % 5 == 3;
+			sequences[i].cancel = i % 11 == 4;
+		}
+	q->form = h->form = form;
+	q->n_defined = q->n_bytes;
+	h->n_defined = h->n_bytes;
+	tail->n_ctx = TAIL_CONTEXT;
+	tail->sequences = operand_upload(s, q, MEMORY_SHARED);
+	if (!s->status)
+		tail->history = operand_upload(s, h, MEMORY_DEVICE);
+}
+
+static void build_sample(struct side *s, const struct step_row *rows)
+{
+	struct tail tail = {0};
+	tail.results = output(
+		s, s->c->n_rows * sizeof(struct sample_result), FORM_RESULT, CHECK_LIMIT_ELEMENT);
+	tail.scratch = output_rows(s, s->c->n_out, LIMIT_EXACT).view;
+	if (!s->status) /* its contents are the kernel's own affair */
+		s->operands[s->n_operands - 1].n_defined = 0;
+	struct rows logits = input_rows(s, s->c->n_out, 8);
+	build_tail(s, rows, &tail, FORM_INPUT);
+	make_step(s, rows, n_positions(rows, s->c->n_rows));
+	if (!s->status)
+		plan_sample(&s->plan, logits, &tail);
+}
+
+static void build_control(struct side *s, const struct step_row *rows)
+{
+	uint32_t n = s->c->n_rows;
+	struct tail tail = {0};
+	build_tail(s, rows, &tail, FORM_WORDS);
+	tail.ring =
+		output(s, (uint64_t)n * RING_ENTRIES * sizeof(struct ring_entry), FORM_WORDS, 0);
+	make_step(s, rows, n_positions(rows, n));
+	struct operand *step = &s->operands[s->n_operands - 1];
+	struct operand *o = operand_create(s, n * sizeof(struct sample_result), 0xFF);
+	if (s->status)
+		return;
+	step->form = FORM_WORDS;
+	step->n_defined = step->n_bytes;
+	const struct sequence *sequences =
+		(struct sequence *)(void *)(s->operands[1].bytes + GUARD);
+	struct sample_result *results = (struct sample_result *)(void *)(o->bytes + GUARD);
+	for (uint32_t i = 0; i < n; i++)
+		results[i] = (struct sample_result){
+			.token = i % 3 == 1 ? sequences[i].stop[0] : random_u32(s) % s->c->n_out,
+			.log_prob = -1,
+			.error = i % 13 == 6,
+		};
+	tail.results = operand_upload(s, o, MEMORY_DEVICE);
+	if (!s->status)
+		plan_control(&s->plan, s->c->n_out, &tail);
+}
+
 static void (*const builders[N_KERNELS])(struct side *s, const struct step_row *rows) = {
 	[KERNEL_embed] = build_embed,
 	[KERNEL_rmsnorm] = build_rmsnorm,
@@ -646,6 +775,8 @@ static void (*const builders[N_KERNELS])(struct side *s, const struct step_row *
 	[KERNEL_attn_reduce] = build_attn_reduce,
 	[KERNEL_attn_prefill] = build_attention,
 	[KERNEL_glu] = build_glu,
+	[KERNEL_sample] = build_sample,
+	[KERNEL_control] = build_control,
 };
 
 /* ---- running and comparing --------------------------------------------------------------------- */
@@ -655,7 +786,8 @@ static void (*const builders[N_KERNELS])(struct side *s, const struct step_row *
 static void make_rows(struct side *s, struct step_row *rows)
 {
 	const struct check_case *c = s->c;
-	bool decode = c->kernel == KERNEL_attn_decode || c->kernel == KERNEL_attn_reduce;
+	bool decode = c->kernel == KERNEL_attn_decode || c->kernel == KERNEL_attn_reduce ||
+		c->kernel == KERNEL_sample || c->kernel == KERNEL_control;
 	for (uint32_t i = 0; i < c->n_rows; i++) {
 		rows[i] = (struct step_row){.pos = c->pos + i, .seq = 1};
 		if (decode)
@@ -677,7 +809,8 @@ static void side_build(struct side *s)
 		return;
 	}
 	bool decode = s->c->kernel == KERNEL_matvec || s->c->kernel == KERNEL_attn_decode ||
-		s->c->kernel == KERNEL_attn_reduce;
+		s->c->kernel == KERNEL_attn_reduce || s->c->kernel == KERNEL_sample ||
+		s->c->kernel == KERNEL_control;
 	s->plan.role = decode ? ROLE_DECODE : ROLE_PREFILL;
 	s->plan.max_rows = room(s);
 	s->plan.layer = -1;
@@ -770,6 +903,9 @@ static void compare(const struct operand *found, const struct operand *expected,
 				memcmp(b, pattern, size) && fabs(element(b, expected->form)) < BIG
 				? element(b, expected->form) * element(b, expected->form)
 				: 0;
+		else if (expected->form == FORM_WORDS ||
+			(expected->form == FORM_RESULT && i % 4 != 1))
+			reject(result, "output %u: word %lld differs", index, i);
 		else if (memcmp(b, pattern, size) == 0)
 			reject(result, "output %u: element %lld%s was written", index, i,
 				inside ? "" : " (outside)");
@@ -807,7 +943,7 @@ enum lap_status check_run(struct backend *b, struct backend *cpu, uint32_t i, ui
 	if (!found.status)
 		side_build(&expected);
 	if (!found.status && !expected.status)
-		side_execute(&expected, 1);
+		side_execute(&expected, found.c->kernel == KERNEL_control ? n_runs : 1);
 	enum lap_status status = found.status ? found.status : expected.status;
 	for (uint32_t o = 0; o < found.n_operands && !status; o++) {
 		result->n_bytes += found.operands[o].n_bytes;

@@ -6,30 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct backend *vk, *cpu;
-
-static void setup(void)
+static void check_kernel(enum kernel kernel, const struct vk_options *options)
 {
+	struct backend *vk, *cpu;
 	struct lap_error err;
-	static const struct vk_options options;
-	cr_assert_eq(vk_open(&options, &vk, &err), LAP_OK, "%s", err.text);
-	cr_assert_eq(cpu_open(&cpu, &err), LAP_OK, "%s", err.text);
-}
-
-static void teardown(void)
-{
-	vk->ops->close(vk);
-	cpu->ops->close(cpu);
-}
-
-TestSuite(vk_kernels, .init = setup, .fini = teardown);
-
-static void check_kernel(enum kernel kernel)
-{
 	uint32_t n_run = 0;
+	cr_assert_eq(vk_open(options, &vk, &err), LAP_OK, "%s", err.text);
+	cr_assert_eq(cpu_open(&cpu, &err), LAP_OK, "%s", err.text);
 	for (uint32_t i = 0; i < check_n_cases(); i++) {
 		struct check_result result;
-		struct lap_error err;
 		char name[128];
 		if (check_case_kernel(i) != kernel || (test_small() && !check_case_small(i)))
 			continue;
@@ -40,15 +25,23 @@ static void check_kernel(enum kernel kernel)
 		n_run++;
 	}
 	cr_assert_gt(n_run, 0, "%s has no case", kernel_info(kernel)->name);
+	vk->ops->close(vk);
+	cpu->ops->close(cpu);
 }
 
-/* One test a kernel; sample and control have a suite of their own. */
-#define KERNEL(name, per_weight, written, all, outputs, rows, args) \
-	Test(vk_kernels, name)                                      \
-	{                                                           \
-		check_kernel(KERNEL_##name);                        \
+/* One test a kernel. */
+#define KERNEL(name, per_weight, written, all, outputs, rows, args)   \
+	Test(vk_kernels, name)                                        \
+	{                                                             \
+		check_kernel(KERNEL_##name, &(struct vk_options){0}); \
 	}
 #define VARIANT(kernel, variant, define)
 #include "kernels.def"
 #undef KERNEL
 #undef VARIANT
+
+/* Where subgroups cannot be used, or must not be trusted, matvec sums in shared memory. */
+Test(vk_kernels, matvec_without_subgroups)
+{
+	check_kernel(KERNEL_matvec, &(struct vk_options){.no_subgroup = true});
+}
