@@ -45,3 +45,151 @@ Test(vk_kernels, matvec_without_subgroups)
 {
 	check_kernel(KERNEL_matvec, &(struct vk_options){.no_subgroup = true});
 }
+
+/* ---- a row of a step is computed alone ---------------------------------------------------------- */
+
+/* Device memory that the host writes directly. */
+static struct view shared(struct backend *b, uint64_t n_bytes, void *bytes_of)
+{
+	struct lap_error err;
+	struct view v = {.n_bytes = n_bytes};
+	cr_assert_eq(b->ops->buffer_create(b, n_bytes, MEMORY_SHARED, "a test", &v.buffer, &err),
+		LAP_OK, "%s", err.text);
+	void *bytes = b->ops->buffer_map(v.buffer);
+	memcpy(bytes_of, &bytes, sizeof bytes);
+	return v;
+}
+
+static struct rows shared_rows(struct backend *b, uint32_t n_rows, uint32_t n, float **floats)
+{
+	struct rows rows = {.n = n, .stride = ROW_STRIDE(n)};
+	rows.view = shared(b, (uint64_t)n_rows * rows.stride * sizeof(float), floats);
+	return rows;
+}
+
+static void random_floats(float *to, size_t n, uint64_t *state)
+{
+	for (size_t i = 0; i < n; i++) {
+		*state = *state * 6364136223846793005u + 1442695040888963407u;
+		to[i] = (float)((double)(*state >> 32) / 0x80000000u - 1);
+	}
+}
+
+static void run_plan(struct backend *b, struct runnable *r)
+{
+	struct lap_error err;
+	uint64_t ticket;
+	b->ops->begin(r);
+	cr_assert_eq(b->ops->run(b, r, 1, &ticket, &err), LAP_OK, "%s", err.text);
+	cr_assert_eq(b->ops->wait(b, ticket, &err), LAP_OK, "%s", err.text);
+}
+
+struct rows_case {
+	struct backend *b;
+	struct plan plan;
+	struct view views[8];
+	float *x, *out;
+	uint32_t n, n_out; /* floats from row to row of x and out */
+	struct step_header *header;
+	struct step_row *step_rows;
+	uint64_t state;
+};
+
+static void rows_start(struct rows_case *t, uint32_t n_rows)
+{
+	static const struct vk_options options;
+	struct lap_error err;
+	cr_assert_eq(vk_open(&options, &t->b, &err), LAP_OK, "%s", err.text);
+	struct dispatch_size *sizes;
+	t->plan = (struct plan){.role = ROLE_PREFILL, .max_rows = n_rows, .layer = -1};
+	t->plan.step = t->views[0] =
+		shared(t->b, sizeof *t->header + n_rows * sizeof *t->step_rows, &t->header);
+	t->plan.sizes = t->views[1] = shared(t->b, MAX_SIZES * sizeof *sizes, &sizes);
+	memset(sizes, 0, MAX_SIZES * sizeof *sizes);
+	t->step_rows = (struct step_row *)(t->header + 1);
+	t->state = 7;
+}
+
+/* All rows at once, twice: the same bits.  Then each as a step of its own: the same bits again. */
+static void rows_compare(struct rows_case *t, uint32_t n_rows, uint32_t first_pos, const char *what)
+{
+	struct lap_error err;
+	struct runnable *r;
+	size_t n_bytes = (size_t)n_rows * t->n_out * sizeof(float);
+	float *together = malloc(n_bytes), *x = malloc((size_t)n_rows * t->n * sizeof(float));
+	memcpy(x, t->x, (size_t)n_rows * t->n * sizeof(float));
+	cr_assert_eq(t->b->ops->prepare(t->b, &t->plan, false, &r, &err), LAP_OK, "%s", err.text);
+	for (uint32_t i = 0; i < n_rows; i++)
+		t->step_rows[i] = (struct step_row){.pos = first_pos + i};
+	*t->header = (struct step_header){.n_rows = n_rows, .n_kv = first_pos + n_rows};
+	run_plan(t->b, r);
+	memcpy(together, t->out, n_bytes);
+	memset(t->out, 0, n_bytes);
+	run_plan(t->b, r);
+	cr_expect(memcmp(together, t->out, n_bytes) == 0, "%s: two runs differ", what);
+	for (uint32_t row = 0; row < n_rows; row++) {
+		t->step_rows[0].pos = first_pos + row;
+		*t->header = (struct step_header){.n_rows = 1, .n_kv = first_pos + row + 1};
+		memcpy(t->x, x + (size_t)row * t->n, t->n * sizeof(float));
+		run_plan(t->b, r);
+		cr_expect(memcmp(together + (size_t)row * t->n_out, t->out,
+				  t->n_out * sizeof(float)) == 0,
+			"%s: row %u differs without its neighbours", what, row);
+	}
+	t->b->ops->release(t->b, r);
+	plan_free(&t->plan);
+	for (unsigned i = 0; i < ARRAY_COUNT(t->views); i++)
+		t->b->ops->buffer_destroy(t->b, t->views[i].buffer);
+	t->b->ops->close(t->b);
+	free(together);
+	free(x);
+}
+
+Test(vk_kernels, rows_of_a_matmul_are_independent)
+{
+	enum { N_ROWS = 19, N_OUT = 70, N_IN = 160 };
+	struct rows_case t = {0};
+	float *weights;
+	rows_start(&t, N_ROWS);
+	struct rows x = shared_rows(t.b, N_ROWS, N_IN, &t.x);
+	struct rows out = shared_rows(t.b, N_ROWS, N_OUT, &t.out);
+	struct rows none = {0};
+	struct view chunk = shared(t.b, N_OUT * N_IN * sizeof(float) + WEIGHT_PAD, &weights);
+	t.views[2] = x.view, t.views[3] = out.view, t.views[4] = chunk;
+	t.n = x.stride, t.n_out = out.stride;
+	random_floats(weights, N_OUT * N_IN, &t.state);
+	memset(t.x, 0, x.view.n_bytes);
+	memset(t.out, 0, out.view.n_bytes);
+	for (unsigned row = 0; row < N_ROWS; row++)
+		random_floats(t.x + row * x.stride, N_IN, &t.state);
+	struct weights w = {"weights", WEIGHT_f32, N_OUT, N_IN, N_OUT, 1, &chunk};
+	plan_matmul(&t.plan, out, &w, x, NULL, none);
+	rows_compare(&t, N_ROWS, 0, "matmul");
+}
+
+Test(vk_kernels, rows_of_an_attention_are_independent)
+{
+	enum { N_ROWS = 19, HEADS = 4, HEADS_KV = 2, DIM = 32, BLOCKS = 3, FIRST = 21 };
+	struct rows_case t = {0};
+	struct kv_layer kv = {0};
+	struct kv_shape shape = {HEADS, HEADS_KV, DIM, {0}, BLOCKS, BLOCKS * KV_BLOCK};
+	float *k, *v;
+	uint32_t *table;
+	size_t n_cache = BLOCKS * KV_BLOCK * HEADS_KV * DIM;
+	rows_start(&t, N_ROWS);
+	struct rows q = shared_rows(t.b, N_ROWS, HEADS * DIM, &t.x);
+	struct rows out = shared_rows(t.b, N_ROWS, HEADS * DIM, &t.out);
+	kv.k = shared(t.b, n_cache * sizeof(float), &k);
+	kv.v = shared(t.b, n_cache * sizeof(float), &v);
+	shape.table = shared(t.b, BLOCKS * sizeof *table, &table);
+	t.views[2] = q.view, t.views[3] = out.view, t.views[4] = kv.k, t.views[5] = kv.v;
+	t.views[6] = shape.table;
+	t.n = q.stride, t.n_out = out.stride;
+	random_floats(t.x, N_ROWS * q.stride, &t.state);
+	random_floats(k, n_cache, &t.state);
+	random_floats(v, n_cache, &t.state);
+	for (unsigned i = 0; i < BLOCKS; i++)
+		table[i] = BLOCKS - 1 - i;
+	plan_attention(&t.plan, out, q, &kv, &shape, 0.5f, (struct view){0});
+	rows_compare(&t, N_ROWS, FIRST, "attn_prefill");
+}
