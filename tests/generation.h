@@ -102,7 +102,7 @@ static void expected_case(
 	cr_assert_eq(
 		lap_tokenize(m, prompt, strlen(prompt), true, true, &tokens, &n, &err), LAP_OK);
 	cr_assert_eq(n, json_array_size(ids), "%s, \"%s\": %zu tokens", name, prompt, n);
-	json_array_foreach(ids, i, value)
+	json_array_foreach (ids, i, value)
 		cr_assert_eq(tokens[i], json_integer_value(value), "%s: prompt id %zu", name, i);
 
 	struct lap_session_options full = {
@@ -112,8 +112,9 @@ static void expected_case(
 	float *logits = malloc(n * n_vocab * sizeof(float));
 	cr_assert_eq(lap_session_logits(s, tokens, n, logits, &err), LAP_OK, "%s", err.text);
 	double worst = 0;
-	json_array_foreach(json_object_get(json, "last_prompt_logits"), i, value) worst =
-		fmax(worst, fabs((double)logits[(n - 1) * n_vocab + i] - json_number_value(value)));
+	json_array_foreach (json_object_get(json, "last_prompt_logits"), i, value)
+		worst = fmax(worst,
+			fabs((double)logits[(n - 1) * n_vocab + i] - json_number_value(value)));
 	cr_expect(worst < logit_limit, "%s, \"%s\": logits differ by %.2e, expected below %.0e",
 		name, prompt, worst, logit_limit);
 	free(logits);
@@ -124,8 +125,9 @@ static void expected_case(
 	json_t *greedy_ids = json_object_get(json, "greedy_ids");
 	generate(s, prompt, (int64_t)json_array_size(greedy_ids), &sampling, &c);
 	if (exact_ids)
-		json_array_foreach(greedy_ids, i, value) cr_assert_eq(c.ids[i],
-			json_integer_value(value), "%s, \"%s\": greedy id %zu", name, prompt, i);
+		json_array_foreach (greedy_ids, i, value)
+			cr_assert_eq(c.ids[i], json_integer_value(value),
+				"%s, \"%s\": greedy id %zu", name, prompt, i);
 	lap_session_destroy(s);
 }
 
@@ -137,13 +139,12 @@ static void expected_stories(const char *device)
 	cr_assert(all, "%s", error.text);
 	const char *name;
 	json_t *entry, *json;
-	json_object_foreach(json_object_get(all, "models"), name, entry)
-	{
+	json_object_foreach (json_object_get(all, "models"), name, entry) {
 		char path[128];
 		snprintf(path, sizeof(path), "models/%s", name);
 		struct lap_model *m = open_model(shared_path(path), device);
 		size_t i;
-		json_array_foreach(json_object_get(entry, "cases"), i, json)
+		json_array_foreach (json_object_get(entry, "cases"), i, json)
 			expected_case(m, json, true, 1e-3, name);
 		lap_model_close(m);
 	}
@@ -159,7 +160,7 @@ static void expected_demo(const char *device)
 	struct lap_model *m = open_model(source_path("models/austen.gguf"), device);
 	size_t i;
 	json_t *json;
-	json_array_foreach(json_object_get(all, "cases"), i, json)
+	json_array_foreach (json_object_get(all, "cases"), i, json)
 		expected_case(m, json, true, 1e-3, "austen");
 	lap_model_close(m);
 	json_decref(all);

@@ -6,8 +6,8 @@
 #include "models.h"
 
 struct golden {
-	char name[128]; /* case and run, for messages */
-	const char *model_path;
+	char name[128];      /* case and run, for messages */
+	struct lap_model *m; /* open, on the device asked for */
 	uint32_t n_ctx, n, n_vocab;
 	int32_t *tokens; /* [n] */
 	float *logits;   /* [n][n_vocab] */
@@ -16,7 +16,7 @@ struct golden {
 	uint32_t n_greedy;
 };
 
-typedef void golden_fn(const struct golden *run, const char *device);
+typedef void golden_fn(const struct golden *run);
 
 /* True when this build reads the architecture and every format of a case. */
 static bool golden_supported(json_t *entry)
@@ -26,8 +26,7 @@ static bool golden_supported(json_t *entry)
 	json_t *type;
 	bool known = arch_find(arch, strlen(arch)) &&
 		!strstr(json_string_value(json_object_get(entry, "name")), "-moe");
-	json_array_foreach(json_object_get(entry, "types"), i, type)
-	{
+	json_array_foreach (json_object_get(entry, "types"), i, type) {
 		char padded[32], list[1024];
 		snprintf(padded, sizeof(padded), " %s ", json_string_value(type));
 		snprintf(list, sizeof(list), " %s ", weight_list());
@@ -36,32 +35,30 @@ static bool golden_supported(json_t *entry)
 	return known;
 }
 
-static void golden_run(json_t *entry, json_t *json, const char *(*where)(const char *),
-	golden_fn *fn, const char *device)
+static void golden_run(struct lap_model *m, json_t *entry, json_t *json,
+	const char *(*where)(const char *), golden_fn *fn)
 {
-	struct golden run = {0};
+	struct golden run = {.m = m};
 	size_t i, n_bytes;
 	json_t *value;
 	char path[256];
-	snprintf(path, sizeof(path), "golden/%s",
-		json_string_value(json_object_get(entry, "model")));
-	run.model_path = where(path);
 	snprintf(path, sizeof(path), "golden/%s",
 		json_string_value(json_object_get(json, "logits")));
 	run.n_ctx = (uint32_t)json_integer_value(json_object_get(json, "n_ctx"));
 	json_t *tokens = json_object_get(json, "tokens");
 	run.n = (uint32_t)json_array_size(tokens);
 	run.tokens = malloc(run.n * sizeof(*run.tokens));
-	json_array_foreach(tokens, i, value) run.tokens[i] = (int32_t)json_integer_value(value);
+	json_array_foreach (tokens, i, value)
+		run.tokens[i] = (int32_t)json_integer_value(value);
 	run.logits = (float *)read_text(where(path), &n_bytes);
 	run.n_vocab = (uint32_t)(n_bytes / sizeof(float) / run.n);
-	json_array_foreach(json_object_get(json, "greedy"), i, value) run.greedy[run.n_greedy++] =
-		(int32_t)json_integer_value(value);
-	json_array_foreach(json_object_get(json, "greedy_gap"), i, value) run.greedy_gap[i] =
-		json_number_value(value);
+	json_array_foreach (json_object_get(json, "greedy"), i, value)
+		run.greedy[run.n_greedy++] = (int32_t)json_integer_value(value);
+	json_array_foreach (json_object_get(json, "greedy_gap"), i, value)
+		run.greedy_gap[i] = json_number_value(value);
 	snprintf(run.name, sizeof(run.name), "%s.%u",
 		json_string_value(json_object_get(entry, "name")), run.n);
-	fn(&run, device);
+	fn(&run);
 	free(run.tokens);
 	free(run.logits);
 }
@@ -75,15 +72,18 @@ static uint32_t golden_each(const char *(*where)(const char *), golden_fn *fn, c
 	uint32_t n = 0;
 	size_t i, j;
 	json_t *entry, *run;
-	json_array_foreach(json_object_get(index, "cases"), i, entry)
-	{
+	json_array_foreach (json_object_get(index, "cases"), i, entry) {
 		if (!golden_supported(entry))
 			continue;
-		json_array_foreach(json_object_get(entry, "runs"), j, run)
-		{
-			golden_run(entry, run, where, fn, device);
+		char path[256];
+		snprintf(path, sizeof(path), "golden/%s",
+			json_string_value(json_object_get(entry, "model")));
+		struct lap_model *m = open_model(where(path), device);
+		json_array_foreach (json_object_get(entry, "runs"), j, run) {
+			golden_run(m, entry, run, where, fn);
 			n++;
 		}
+		lap_model_close(m);
 	}
 	json_decref(index);
 	return n;
@@ -103,10 +103,10 @@ static double nmse(const float *a, const float *b, size_t n)
 
 /* The limits of the set's README by KV type, for a whole prompt in the prefill role and token by
  * token in the decode role. */
-static void golden_logits(const struct golden *run, const char *device, enum lap_kv_type kv,
-	uint32_t n_batch, double limit)
+static void golden_logits(
+	const struct golden *run, enum lap_kv_type kv, uint32_t n_batch, double limit)
 {
-	struct lap_model *m = open_model(run->model_path, device);
+	struct lap_model *m = run->m;
 	cr_assert_eq(lap_model_info(m)->n_vocab, run->n_vocab, "%s", run->name);
 	struct lap_session_options options = {
 		.n_ctx = run->n_ctx,
@@ -135,14 +135,12 @@ static void golden_logits(const struct golden *run, const char *device, enum lap
 		limit);
 	free(logits);
 	lap_session_destroy(s);
-	lap_model_close(m);
 }
 
 /* The greedy continuation, as long as the golden gap is wider than `margin`. */
-static void golden_greedy(
-	const struct golden *run, const char *device, enum lap_kv_type kv, double margin)
+static void golden_greedy(const struct golden *run, enum lap_kv_type kv, double margin)
 {
-	struct lap_model *m = open_model(run->model_path, device);
+	struct lap_model *m = run->m;
 	struct lap_session_options options = {.n_ctx = run->n_ctx, .type_k = kv, .type_v = kv};
 	struct lap_session *s = open_session(m, &options);
 	struct lap_generate_options generate = {
@@ -160,7 +158,6 @@ static void golden_greedy(
 		cr_assert_eq(c.ids[i], run->greedy[i], "%s: greedy token %u is %d, expected %d",
 			run->name, (unsigned)i, (int)c.ids[i], (int)run->greedy[i]);
 	lap_session_destroy(s);
-	lap_model_close(m);
 }
 
 #endif

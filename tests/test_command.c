@@ -632,14 +632,13 @@ Test(command, info)
 	json_int_t n_tensors = 0, n_bytes = 0, sum = 0;
 	const char *format;
 	json_t *share, *tensor;
-	json_object_foreach(json_object_get(json, "formats"), format, share)
-	{
+	json_object_foreach (json_object_get(json, "formats"), format, share) {
 		n_tensors += number_at(share, "tensors", NULL);
 		n_bytes += number_at(share, "bytes", NULL);
 	}
 	size_t i;
-	json_array_foreach(json_object_get(json, "tensors"), i, tensor) sum +=
-		number_at(tensor, "bytes", NULL);
+	json_array_foreach (json_object_get(json, "tensors"), i, tensor)
+		sum += number_at(tensor, "bytes", NULL);
 	cr_expect_eq(n_tensors, 47);
 	cr_expect_eq(n_bytes, sum);
 	json_decref(json);
@@ -672,8 +671,7 @@ Test(command, devices)
 	json_t *json = parse_json(&r), *list = json_object_get(json, "devices"), *device;
 	size_t i, n_usable = 0;
 	cr_assert(json_is_array(list));
-	json_array_foreach(list, i, device)
-	{
+	json_array_foreach (list, i, device) {
 		bool is_usable = json_is_true(json_object_get(device, "usable"));
 		cr_expect_eq(json_is_null(json_object_get(device, "refused")), is_usable);
 		cr_expect_eq(json_string_length(json_object_get(device, "uuid")), 32);
@@ -683,7 +681,7 @@ Test(command, devices)
 	struct result table = run("devices"), flag = run("--list-devices");
 	cr_expect_eq(table.status, usable ? 0 : 4);
 	cr_expect_str_eq(flag.out, table.out);
-	json_array_foreach(list, i, device)
+	json_array_foreach (list, i, device)
 		cr_expect(strstr(table.out, json_string_value(json_object_get(device, "name"))),
 			"%s", table.out);
 	cr_expect(usable || strstr(table.err, "--device cpu"), "%s", table.err);

@@ -1,11 +1,11 @@
 /* The CPU reference against logits of another engine: forward pass, rope kinds, KV cache. */
 #include "golden.h"
 
-static void check_run(const struct golden *run, const char *device)
+static void check_run(const struct golden *run)
 {
-	golden_logits(run, device, LAP_KV_F32, 0, 1e-8);
-	golden_logits(run, device, LAP_KV_F16, 0, 3e-5);
-	golden_greedy(run, device, LAP_KV_F32, 1e-3);
+	golden_logits(run, LAP_KV_F32, 0, 1e-8);
+	golden_logits(run, LAP_KV_F16, 0, 3e-5);
+	golden_greedy(run, LAP_KV_F32, 1e-3);
 }
 
 Test(golden, vectors)

@@ -500,8 +500,7 @@ static void golden_check(
 
 	size_t i;
 	json_t *entry;
-	json_array_foreach(json_object_get(golden, "top"), i, entry)
-	{
+	json_array_foreach (json_object_get(golden, "top"), i, entry) {
 		uint32_t token = (uint32_t)json_integer_value(json_array_get(entry, 0));
 		double logit = json_number_value(json_array_get(entry, 1));
 		double probability = json_number_value(json_array_get(entry, 2));
@@ -528,8 +527,7 @@ Test(sampler, golden_chains)
 	cr_assert_not_null(root, "%s", problem.text);
 	uint32_t n_checked = 0;
 	size_t i;
-	json_array_foreach(json_object_get(root, "cases"), i, golden)
-	{
+	json_array_foreach (json_object_get(root, "cases"), i, golden) {
 		struct lap_sampling p;
 		if (!chain_parse(json_object_get(golden, "chain"), &p))
 			continue;

@@ -183,8 +183,8 @@ static bool is_listed_twice(json_t *lines, const char *text)
 {
 	size_t i, n = 0;
 	json_t *line;
-	json_array_foreach(lines, i, line) n +=
-		strcmp(json_string_value(json_object_get(line, "text")), text) == 0;
+	json_array_foreach (lines, i, line)
+		n += strcmp(json_string_value(json_object_get(line, "text")), text) == 0;
 	return n > 1;
 }
 
@@ -194,8 +194,8 @@ static void check_jsonl_line(const struct tokenizer *t, json_t *line, bool twice
 	const char *s = json_string_value(text);
 	size_t n = json_string_length(text), i;
 	struct ids expected = {calloc(json_array_size(listed) + 1, sizeof(int32_t)), 0};
-	json_array_foreach(listed, i, id) expected.at[expected.n++] =
-		(int32_t)json_integer_value(id);
+	json_array_foreach (listed, i, id)
+		expected.at[expected.n++] = (int32_t)json_integer_value(id);
 	bool mode = json_is_true(json_object_get(line, "parse_special"));
 	for (int parse = 0; parse < 2; parse++) {
 		if (parse != mode && twice)
@@ -232,8 +232,7 @@ static void check_jsonl(const struct tokenizer *t, const char *name, size_t expe
 		json_array_size(lines));
 	bool is_spm = strcmp(tokenizer_info(t)->model, "llama") == 0;
 	size_t i;
-	json_array_foreach(lines, i, line)
-	{
+	json_array_foreach (lines, i, line) {
 		const char *text = json_string_value(json_object_get(line, "text"));
 		check_jsonl_line(t, line, is_listed_twice(lines, text), is_spm);
 	}
@@ -778,20 +777,19 @@ Test(tokenizer, demo_model)
 	json_t *cases = json_object_get(root, "cases"), *expected, *id;
 	cr_expect_eq(json_array_size(cases), 6);
 	size_t i, j;
-	json_array_foreach(cases, i, expected)
-	{
+	json_array_foreach (cases, i, expected) {
 		const char *prompt = json_string_value(json_object_get(expected, "prompt"));
 		json_t *prompt_ids = json_object_get(expected, "prompt_ids");
 		struct ids ids = encode_bytes(t, prompt, strlen(prompt), true, true);
 		cr_expect_eq(ids.n, json_array_size(prompt_ids), "%s", prompt);
-		json_array_foreach(prompt_ids, j, id)
+		json_array_foreach (prompt_ids, j, id)
 			cr_expect(j < ids.n && ids.at[j] == json_integer_value(id), "%s", prompt);
 		free(ids.at);
 
 		json_t *greedy_ids = json_object_get(expected, "greedy_ids");
 		struct ids greedy = {calloc(json_array_size(greedy_ids) + 1, sizeof(int32_t)), 0};
-		json_array_foreach(greedy_ids, j, id) greedy.at[greedy.n++] =
-			(int32_t)json_integer_value(id);
+		json_array_foreach (greedy_ids, j, id)
+			greedy.at[greedy.n++] = (int32_t)json_integer_value(id);
 		struct text text = decode(t, greedy, false);
 		cr_expect_str_eq(
 			text.data, json_string_value(json_object_get(expected, "greedy_text")));
@@ -814,13 +812,12 @@ static void check_prompts(const char *model, const char *list, size_t expected_c
 	json_t *cases = json_object_get(entry, "cases");
 	cr_expect_eq(json_array_size(cases), expected_cases, "%zu", json_array_size(cases));
 	size_t i, j;
-	json_array_foreach(cases, i, expected)
-	{
+	json_array_foreach (cases, i, expected) {
 		const char *prompt = json_string_value(json_object_get(expected, "prompt"));
 		json_t *prompt_ids = json_object_get(expected, "prompt_ids");
 		struct ids ids = encode_bytes(t, prompt, strlen(prompt), true, true);
 		cr_expect_eq(ids.n, json_array_size(prompt_ids), "%s", prompt);
-		json_array_foreach(prompt_ids, j, id)
+		json_array_foreach (prompt_ids, j, id)
 			cr_expect(j < ids.n && ids.at[j] == json_integer_value(id), "%s", prompt);
 		free(ids.at);
 	}

@@ -1,12 +1,12 @@
 /* Vulkan against logits of another engine, in both roles, with both KV types and ragged chunks. */
 #include "golden.h"
 
-static void check_run(const struct golden *run, const char *device)
+static void check_run(const struct golden *run)
 {
-	golden_logits(run, device, LAP_KV_F32, 0, 1e-6);
-	golden_logits(run, device, LAP_KV_F16, 7, 3e-5);
+	golden_logits(run, LAP_KV_F32, 0, 1e-6);
+	golden_logits(run, LAP_KV_F16, 7, 3e-5);
 	if (!test_small())
-		golden_greedy(run, device, LAP_KV_F32, 1e-2);
+		golden_greedy(run, LAP_KV_F32, 1e-2);
 }
 
 Test(vk_golden, vectors)
