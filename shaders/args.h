@@ -55,15 +55,18 @@ struct step_header {
 };
 
 /* Rules for the size of a dispatch, from the step's header. */
-#define SIZE_ROWS 0 /* groups_x, groups_y, ceil(n_rows / divisor) */
-#define SIZE_KV   1 /* groups_x, ceil(n_kv / divisor), n_rows */
+#define SIZE_ROWS 0 /* groups_x, groups_y, ceil(n_rows * factor / divisor) + extra */
+#define SIZE_KV   1 /* groups_x, slices of divisor positions that hold the window, n_rows */
 #define SIZE_ONE  2 /* groups_x, groups_y, 1 */
 
 /* An entry of the indirect table: x, y, z are a VkDispatchIndirectCommand. */
 struct dispatch_size {
 	u32 x, y, z;
 	u32 rule, groups_x, groups_y, divisor;
-	u32 reserved;
+	u32 factor; /* SIZE_ROWS: rows of activations per row of the step (experts); at least 1 */
+	u32 extra;  /* SIZE_ROWS: added to z */
+	u32 window; /* SIZE_KV: positions that attention looks back; 0: all */
+	u32 reserved[2];
 };
 
 /* ---- a sequence: sampling parameters, stop rules, progress ---- */
@@ -110,22 +113,32 @@ struct sample_result {
 
 /* ---- arguments ---- */
 
-/* x[row] = dequantised row `token` of the embedding.   buffers: x, weights, step
+/* x[row] = scale * (dequantised row `token` of the embedding) (+ residual[row])
+ * buffers: x, weights, step, residual
  * A chunk holds rows first_row .. first_row + n_weight_rows - 1; other tokens are left alone. */
 struct embed_args {
 	u32 n_embd, stride; /* floats of a row of x, and from row to row */
 	u32 first_row, n_weight_rows;
 	u32 row_bytes; /* of a row of weights */
+	u32 by_pos;    /* the row is that of the position, not of the token (learned positions) */
+	u32 has_residual, stride_residual;
+	f32 scale;
 };
 
-/* out[row] = x[row] / sqrt(mean(x[row]^2) + eps) * weight   (Zhang & Sennrich 2019)
- * buffers: out, x, weight (f32[n]) */
-struct rmsnorm_args {
-	u32 n, stride_out, stride_x;
+/* rmsnorm:   out = x / sqrt(mean(x^2) + eps) * weight                     (Zhang & Sennrich 2019)
+ * layernorm: out = (x - mean(x)) / sqrt(variance(x) + eps) * weight       (Ba et al. 2016)
+ * both (+ bias) (+ residual), for each segment of n columns of a row: n_outputs segments side by side
+ * (heads), one where the whole row is normed.  buffers: out, x, weight (f32[n]), bias (f32[n]),
+ * residual (rows like out) */
+struct norm_args {
+	u32 n, n_segments;
+	u32 stride_out, stride_x, stride_residual;
+	u32 has_bias, has_residual;
 	f32 eps;
 };
 
-/* out[row][o] = sum_i weights[o][i] * x[row][i] (+ bias[o]) (+ residual[row][o])
+/* out[row][o] = f(scale * (sum_i weights[o][i] * x[row][i] + bias[o]) + residual[row][o])
+ * f(y) = softcap * tanh(y / softcap), or y where softcap is 0.  Bias and residual are optional.
  * buffers: out, weights [n_out][n_in], x, bias (f32[n_out]), residual
  * matvec: one row of the step per workgroup; matmul: rows/group rows. */
 struct matmul_args {
@@ -134,11 +147,13 @@ struct matmul_args {
 	u32 n_rows;    /* rows that out and x have room for */
 	u32 stride_out, stride_x, stride_residual;
 	u32 has_bias, has_residual;
+	f32 scale, softcap;
 };
 
 /* Rotates q and k (RoFormer, Su et al. 2021) and stores k and v at the row's position.
  * buffers: q_out [row][n_head * head_dim], k cache, v cache, qkv, rope table, step, block table
- * rope table: f32 [pos][n_rot / 2][2], cosine and sine with every scaling in them.
+ * rope table: f32 [pos][n_rot / 2][2], cosine and sine with every scaling in them; not read where
+ * n_rot is 0.  q is then multiplied by 1 + q_scale * ln(1 + floor(pos / q_scale_ctx)) (0: not).
  * n_outputs: n_head + n_head_kv; head h < n_head is a query head, the others are KV heads. */
 struct rope_kv_args {
 	u32 n_head, n_head_kv, head_dim, n_rot;
@@ -146,26 +161,45 @@ struct rope_kv_args {
 	u32 stride_q, stride_qkv;
 	u32 k_offset, v_offset; /* of k and v in a row of qkv, in floats; q is at 0 */
 	u32 n_blocks;       /* entries of a sequence in the block table */
+	u32 q_scale_ctx;
+	f32 q_scale;
 };
 
 /* Attention (Vaswani et al. 2017) with grouped query heads (Ainslie et al. 2023), causal by
- * position, online softmax (Milakov & Gimelshein 2018).
- * attn_decode: partial, q, k cache, v cache, step, block table; grid: KV head, slice, row.
- *     partial[row][head][slice]: maximum, sum, then head_dim weighted values (2 + head_dim floats)
- * attn_reduce: out, partial, step; grid: head, -, row
- * attn_prefill: out, q, k cache, v cache, step, block table; grid: head, -, tile of rows that belong
- *     to one sequence. */
+ * position, online softmax (Milakov & Gimelshein 2018).  Scores: scale * q . k, then softcap * tanh(
+ * score / softcap) where softcap is not 0.  A window of w: position p sees p - w + 1 .. p; keys before
+ * are not read.  Sinks (Xiao et al. 2023, as in gpt-oss): a score per head that takes its share of the
+ * softmax and has no value.
+ * attn_decode: partial, q, k cache, v cache, step, block table; grid: KV head, slice, row.  Slice y is
+ *     number y of those that the row's window touches: it covers positions
+ *     (first_slice + y) * ATTN_SLICE .., first_slice = (first position seen) / ATTN_SLICE.
+ *     partial[row][head][y]: maximum, sum, then head_dim weighted values (2 + head_dim floats)
+ * attn_reduce: out, partial, step, sinks (f32[n_head]); grid: head, -, row
+ * attn_prefill: out, q, k cache, v cache, step, block table, sinks; grid: head, -, tile of rows that
+ *     belong to one sequence. */
 struct attn_args {
 	u32 n_head, n_head_kv, head_dim;
 	u32 stride_q, stride_out;
 	u32 n_slices; /* that partial has room for */
 	u32 n_blocks;
-	f32 scale;    /* of q . k */
+	u32 window;   /* 0: none */
+	u32 has_sinks;
+	f32 scale, softcap;
 };
 
-/* out = silu(gate) * up   (SwiGLU, Shazeer 2020)   buffers: out, gate, up; all with one stride */
+/* The first position that a row at `pos` sees. */
+#define WINDOW_START(pos, window) ((window) == 0 || (pos) < (window) ? 0 : (pos) + 1 - (window))
+
+#define ACTIVATION_SILU   0 /* x / (1 + exp(-x)) */
+#define ACTIVATION_GELU   1 /* x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))  (Hendrycks & Gimpel) */
+#define ACTIVATION_SWIGLU 2 /* gpt-oss: g = min(gate, 7), u = clamp(up, -7, 7):
+                               g / (1 + exp(-1.702 g)) * (u + 1) */
+
+/* out = activation(gate) * up (GLU variants, Shazeer 2020); without a gate: activation(up).
+ * buffers: out, gate, up; all with one stride */
 struct glu_args {
 	u32 n, stride;
+	u32 activation, has_gate;
 };
 
 /* One token per row from its logits.

@@ -48,6 +48,8 @@ static void plan_append(struct plan *p, struct op op)
 	}
 	if (!op.label)
 		op.label = k->name;
+	if (!op.factor)
+		op.factor = 1;
 	op.layer = p->layer;
 	p->ops[p->n_ops++] = op;
 }
@@ -76,58 +78,89 @@ static uint32_t chunk_rows(const struct weights *w, uint32_t chunk)
 	return left < w->rows_per_chunk ? left : w->rows_per_chunk;
 }
 
-void plan_embed(struct plan *p, struct rows x, const struct weights *token_embd)
+/* An absent operand is bound all the same: to one that is there, and not read. */
+static struct view or_else(struct rows x, struct view other)
 {
-	uint64_t row_bytes = 0;
-	assert(token_embd->n_cols == x.n);
-	if (!weight_row_bytes(token_embd->weight, token_embd->n_cols, &row_bytes))
+	return x.n ? x.view : other;
+}
+
+static bool has(const struct weights *w)
+{
+	return w && w->n_rows;
+}
+
+static uint32_t row_bytes(const struct weights *w)
+{
+	uint64_t n_bytes = 0;
+	if (!weight_row_bytes(w->weight, w->n_cols, &n_bytes) || n_bytes > UINT32_MAX)
 		assert(!"rows of whole blocks, as model.c checks");
-	for (uint32_t i = 0; i < token_embd->n_chunks; i++)
+	return (uint32_t)n_bytes;
+}
+
+void plan_embed(struct plan *p, struct rows x, const struct weights *w, float scale, bool by_pos,
+	struct rows residual)
+{
+	assert(w->n_cols == x.n && (!residual.n || residual.n == x.n));
+	for (uint32_t i = 0; i < w->n_chunks; i++)
 		plan_append(p,
 			(struct op){
 				.kernel = KERNEL_embed,
-				.weight = token_embd->weight,
+				.weight = w->weight,
 				.n_outputs = 1,
 				.rule = SIZE_ROWS,
-				.constant = weights_constant(token_embd),
-				.buffers = {x.view, token_embd->chunks[i], p->step},
+				.buffers = {x.view, w->chunks[i], p->step,
+					or_else(residual, p->step)},
 				.args.embed =
 					{
 						.n_embd = x.n,
 						.stride = x.stride,
-						.first_row = i * token_embd->rows_per_chunk,
-						.n_weight_rows = chunk_rows(token_embd, i),
-						.row_bytes = (uint32_t)row_bytes,
+						.first_row = i * w->rows_per_chunk,
+						.n_weight_rows = chunk_rows(w, i),
+						.row_bytes = row_bytes(w),
+						.by_pos = by_pos,
+						.has_residual = residual.n != 0,
+						.stride_residual = residual.stride,
+						.scale = scale,
 					},
-				.label = token_embd->name,
+				.label = w->name,
 			});
 }
 
-void plan_rmsnorm(
-	struct plan *p, struct rows out, struct rows x, const struct weights *weight, float eps)
+void plan_norm(struct plan *p, enum norm norm, struct rows out, struct rows x,
+	const struct weights *weight, const struct weights *bias, float eps, struct rows residual)
 {
-	assert(weight->weight == WEIGHT_f32 && weight->n_cols == x.n && out.n == x.n);
-	plan_append(p,
-		(struct op){
-			.kernel = KERNEL_rmsnorm,
-			.n_outputs = 1,
-			.rule = SIZE_ROWS,
-			.buffers = {out.view, x.view, weight->chunks[0]},
-			.args.rmsnorm = {x.n, out.stride, x.stride, eps},
-			.label = weight->name,
-		});
+	uint32_t n = weight->n_cols;
+	assert(weight->weight == WEIGHT_f32 && x.n % n == 0 && out.n == x.n);
+	assert(!has(bias) || (bias->weight == WEIGHT_f32 && bias->n_cols == n));
+	assert(!residual.n || residual.n == out.n);
+	struct op op = {
+		.kernel = norm == NORM_RMS ? KERNEL_rmsnorm : KERNEL_layernorm,
+		.n_outputs = x.n / n,
+		.rule = SIZE_ROWS,
+		.buffers = {out.view, x.view, weight->chunks[0],
+			has(bias) ? bias->chunks[0] : weight->chunks[0], or_else(residual, x.view)},
+		.args.rmsnorm =
+			{
+				.n = n,
+				.n_segments = x.n / n,
+				.stride_out = out.stride,
+				.stride_x = x.stride,
+				.stride_residual = residual.stride,
+				.has_bias = has(bias),
+				.has_residual = residual.n != 0,
+				.eps = eps,
+			},
+		.label = weight->name,
+	};
+	plan_append(p, op);
 }
 
-void plan_matmul(struct plan *p, struct rows out, const struct weights *w, struct rows x,
-	const struct weights *bias, struct rows residual)
+void plan_matmul(
+	struct plan *p, struct rows out, const struct weights *w, struct rows x, struct epilogue e)
 {
-	bool has_bias = bias && bias->n_rows, has_residual = residual.n != 0;
-	uint64_t row_bytes = 0;
-	assert(w->n_cols == x.n && w->n_rows == out.n);
-	assert(!has_bias || (bias->weight == WEIGHT_f32 && bias->n_cols == out.n));
-	assert(!has_residual || residual.n == out.n);
-	if (!weight_row_bytes(w->weight, w->n_cols, &row_bytes))
-		assert(!"rows of whole blocks, as model.c checks");
+	assert(w->n_cols == x.n && w->n_rows == out.n && !w->n_experts);
+	assert(!has(e.bias) || (e.bias->weight == WEIGHT_f32 && e.bias->n_cols == out.n));
+	assert(!e.residual.n || e.residual.n == out.n);
 	for (uint32_t i = 0; i < w->n_chunks; i++) {
 		uint32_t first = i * w->rows_per_chunk, n = chunk_rows(w, i);
 		struct op op = {
@@ -135,32 +168,33 @@ void plan_matmul(struct plan *p, struct rows out, const struct weights *w, struc
 			.weight = w->weight,
 			.n_outputs = n,
 			.rule = SIZE_ROWS,
-			.constant = weights_constant(w),
 			.args.matmul =
 				{
 					.n_out = n,
 					.n_in = x.n,
-					.row_bytes = (uint32_t)row_bytes,
+					.row_bytes = row_bytes(w),
 					.n_rows = p->max_rows,
 					.stride_out = out.stride,
 					.stride_x = x.stride,
-					.stride_residual = residual.stride,
-					.has_bias = has_bias,
-					.has_residual = has_residual,
+					.stride_residual = e.residual.stride,
+					.has_bias = has(e.bias),
+					.has_residual = e.residual.n != 0,
+					.scale = e.scale != 0 ? e.scale : 1,
+					.softcap = e.softcap,
 				},
 			.label = w->name,
 		};
 		op.buffers[0] = columns(out, first, n, p->max_rows);
 		op.buffers[1] = w->chunks[i];
 		op.buffers[2] = x.view;
-		op.buffers[3] = op.buffers[4] = x.view; /* bound, not read */
-		if (has_bias) {
-			op.buffers[3] = bias->chunks[0];
+		op.buffers[3] = op.buffers[4] = x.view;
+		if (has(e.bias)) {
+			op.buffers[3] = e.bias->chunks[0];
 			op.buffers[3].offset += (uint64_t)first * sizeof(float);
 			op.buffers[3].n_bytes = (uint64_t)n * sizeof(float);
 		}
-		if (has_residual)
-			op.buffers[4] = columns(residual, first, n, p->max_rows);
+		if (e.residual.n)
+			op.buffers[4] = columns(e.residual, first, n, p->max_rows);
 		plan_append(p, op);
 	}
 }
@@ -173,65 +207,91 @@ static uint32_t kv_constant(const struct kv_layer *kv, const struct kv_shape *sh
 
 void plan_rope_kv(struct plan *p, struct rows q, const struct kv_layer *kv,
 	const struct kv_shape *shape, struct rows qkv, uint32_t k_offset, uint32_t v_offset,
-	struct view rope_table, uint32_t n_rot, bool neox)
+	const struct rope *rope)
 {
 	assert(q.n == shape->n_head * shape->head_dim && q.n <= k_offset);
 	assert(v_offset + shape->n_head_kv * shape->head_dim <= qkv.stride);
-	assert(n_rot % 2 == 0 && n_rot <= shape->head_dim);
+	assert(rope->n_rot % 2 == 0 && rope->n_rot <= shape->head_dim);
 	plan_append(p,
 		(struct op){
 			.kernel = KERNEL_rope_kv,
 			.n_outputs = shape->n_head + shape->n_head_kv,
 			.rule = SIZE_ROWS,
 			.constant = kv_constant(kv, shape),
-			.buffers = {q.view, kv->k, kv->v, qkv.view, rope_table, p->step,
+			.buffers = {q.view, kv->k, kv->v, qkv.view, rope->table, p->step,
 				shape->table},
 			.args.rope_kv =
 				{
 					.n_head = shape->n_head,
 					.n_head_kv = shape->n_head_kv,
 					.head_dim = shape->head_dim,
-					.n_rot = n_rot,
-					.neox = neox,
+					.n_rot = rope->n_rot,
+					.neox = rope->neox,
 					.stride_q = q.stride,
 					.stride_qkv = qkv.stride,
 					.k_offset = k_offset,
 					.v_offset = v_offset,
 					.n_blocks = shape->n_blocks,
+					.q_scale = rope->q_scale,
+					.q_scale_ctx = rope->q_scale_ctx ? rope->q_scale_ctx : 1,
 				},
 		});
 }
 
+static uint32_t ceil_div(uint32_t a, uint32_t b)
+{
+	return a / b + (a % b != 0);
+}
+
+/* A window of w positions touches at most this many slices, wherever it stands. */
+static uint32_t window_slices(uint32_t window, uint32_t slice)
+{
+	return ceil_div(window - 1, slice) + 1;
+}
+
+uint32_t attention_slices(uint32_t n_ctx, uint32_t window)
+{
+	uint32_t all = ceil_div(n_ctx, ATTN_SLICE);
+	return window && window_slices(window, ATTN_SLICE) < all ? window_slices(window, ATTN_SLICE)
+								 : all;
+}
+
 void plan_attention(struct plan *p, struct rows out, struct rows q, const struct kv_layer *kv,
-	const struct kv_shape *shape, float scale, struct view partial)
+	const struct kv_shape *shape, const struct attention *a)
 {
 	assert(q.n == shape->n_head * shape->head_dim && out.n == q.n);
 	assert(shape->n_head % shape->n_head_kv == 0);
+	assert(!has(a->sinks) || a->sinks->n_cols == shape->n_head);
 	struct attn_args args = {
 		.n_head = shape->n_head,
 		.n_head_kv = shape->n_head_kv,
 		.head_dim = shape->head_dim,
 		.stride_q = q.stride,
 		.stride_out = out.stride,
-		.n_slices = (shape->n_ctx + ATTN_SLICE - 1) / ATTN_SLICE,
+		.n_slices = attention_slices(shape->n_ctx, a->window),
 		.n_blocks = shape->n_blocks,
-		.scale = scale,
+		.window = a->window,
+		.has_sinks = has(a->sinks),
+		.scale = a->scale,
+		.softcap = a->softcap,
 	};
+	struct view sinks = has(a->sinks) ? a->sinks->chunks[0] : p->step;
 	struct op op = {
 		.kernel = KERNEL_attn_prefill,
 		.n_outputs = shape->n_head,
 		.rule = SIZE_ROWS,
 		.constant = kv_constant(kv, shape),
-		.buffers = {out.view, q.view, kv->k, kv->v, p->step, shape->table},
+		.buffers = {out.view, q.view, kv->k, kv->v, p->step, shape->table, sinks},
 		.args.attn_prefill = args,
 	};
 	if (p->role == ROLE_DECODE) {
-		assert(partial.n_bytes >= (uint64_t)p->max_rows * args.n_head * args.n_slices *
+		assert(a->partial.n_bytes >= (uint64_t)p->max_rows * args.n_head * args.n_slices *
 				(2 + args.head_dim) * sizeof(float));
 		op.kernel = KERNEL_attn_decode;
 		op.n_outputs = shape->n_head_kv;
 		op.rule = SIZE_KV;
-		op.buffers[0] = partial;
+		op.window = a->window;
+		op.buffers[0] = a->partial;
 		op.args.attn_decode = args;
 	}
 	plan_append(p, op);
@@ -242,22 +302,24 @@ void plan_attention(struct plan *p, struct rows out, struct rows q, const struct
 				.n_outputs = shape->n_head,
 				.rule = SIZE_ROWS,
 				.constant = kv_constant(kv, shape),
-				.buffers = {out.view, partial, p->step},
+				.buffers = {out.view, a->partial, p->step, sinks},
 				.args.attn_reduce = args,
 			});
 }
 
-void plan_glu(struct plan *p, struct rows out, struct rows gate, struct rows up)
+void plan_glu(struct plan *p, struct rows out, struct rows gate, struct rows up,
+	uint32_t activation, uint32_t n_used)
 {
-	assert(out.n == gate.n && out.n == up.n);
-	assert(out.stride == gate.stride && out.stride == up.stride);
+	assert(out.n == up.n && out.stride == up.stride);
+	assert(!gate.n || (gate.n == up.n && gate.stride == up.stride));
 	plan_append(p,
 		(struct op){
 			.kernel = KERNEL_glu,
 			.n_outputs = out.n,
 			.rule = SIZE_ROWS,
-			.buffers = {out.view, gate.view, up.view},
-			.args.glu = {out.n, out.stride},
+			.factor = n_used,
+			.buffers = {out.view, or_else(gate, up.view), up.view},
+			.args.glu = {out.n, out.stride, activation, gate.n != 0},
 		});
 }
 
@@ -298,11 +360,6 @@ void plan_control(struct plan *p, uint32_t n_vocab, const struct tail *tail)
 		});
 }
 
-static uint32_t ceil_div(uint32_t a, uint32_t b)
-{
-	return a / b + (a % b != 0);
-}
-
 void sizes_update(struct dispatch_size *sizes, uint32_t n_sizes, const struct step_header *step)
 {
 	bool idle = step->done || step->n_rows == 0;
@@ -312,9 +369,15 @@ void sizes_update(struct dispatch_size *sizes, uint32_t n_sizes, const struct st
 		if (idle || s->groups_x == 0) /* an unused entry has no groups */
 			continue;
 		s->x = s->groups_x;
-		s->y = s->rule == SIZE_KV ? ceil_div(step->n_kv, s->divisor) : s->groups_y;
-		s->z = s->rule == SIZE_ROWS  ? ceil_div(step->n_rows, s->divisor)
-			: s->rule == SIZE_KV ? step->n_rows
-					     : 1;
+		s->y = s->groups_y;
+		s->z = 1;
+		if (s->rule == SIZE_ROWS)
+			s->z = ceil_div(step->n_rows * s->factor, s->divisor) + s->extra;
+		if (s->rule == SIZE_KV) {
+			s->y = ceil_div(step->n_kv, s->divisor);
+			if (s->window && window_slices(s->window, s->divisor) < s->y)
+				s->y = window_slices(s->window, s->divisor);
+			s->z = step->n_rows;
+		}
 	}
 }

@@ -38,18 +38,20 @@ struct view {
 	uint64_t offset, n_bytes;
 };
 
-/* Activations: rows of n floats, `stride` floats apart. */
+/* Activations: rows of n floats, `stride` floats apart.  n 0: there are none (an optional operand). */
 struct rows {
 	struct view view;
 	uint32_t n, stride;
 };
 
 /* A matrix of weights [n_rows][n_cols], as chunks of rows_per_chunk rows (the last may be shorter).
- * n_rows 0: there is no such tensor. */
+ * Experts are matrices one behind the other: n_rows counts the rows of them all, and a chunk holds
+ * whole experts.  n_rows 0: there is no such tensor. */
 struct weights {
 	const char *name;
 	enum weight weight;
 	uint32_t n_rows, n_cols;
+	uint32_t n_experts; /* 0: a matrix */
 	uint32_t rows_per_chunk, n_chunks;
 	struct view *chunks;
 };
@@ -67,6 +69,9 @@ struct op {
 	enum weight weight; /* format of the weight operand; 0 when there is none */
 	uint32_t n_outputs; /* extent along x: outputs, heads; see kernels.def */
 	uint32_t rule;      /* SIZE_ROWS, SIZE_KV, SIZE_ONE */
+	uint32_t factor;    /* with SIZE_ROWS: see struct dispatch_size */
+	uint32_t extra;     /* likewise */
+	uint32_t window;    /* with SIZE_KV: likewise */
 	uint32_t constant;  /* specialization constant 1; 0 where the kernel has none */
 	struct view buffers[MAX_BUFFERS]; /* in the order of the shader's bindings */
 	union args args;
@@ -103,31 +108,61 @@ struct kv_shape {
 	uint32_t n_ctx; /* positions a sequence can have */
 };
 
-/* x = embedding of each row's token. */
-void plan_embed(struct plan *p, struct rows x, const struct weights *token_embd);
+/* x = scale * (row of each row's token, or of its position) (+ residual). */
+void plan_embed(struct plan *p, struct rows x, const struct weights *w, float scale, bool by_pos,
+	struct rows residual);
 
-/* out = rmsnorm(x) * weight. */
-void plan_rmsnorm(
-	struct plan *p, struct rows out, struct rows x, const struct weights *weight, float eps);
+enum norm { NORM_RMS, NORM_LAYER };
 
-/* out = w x (+ bias) (+ residual).  bias may be NULL or absent; residual.n 0: none.  One op per chunk
- * of w. */
-void plan_matmul(struct plan *p, struct rows out, const struct weights *w, struct rows x,
-	const struct weights *bias, struct rows residual);
+/* out = norm(x) * weight (+ bias) (+ residual), for each of the segments of weight->n_cols columns. */
+void plan_norm(struct plan *p, enum norm norm, struct rows out, struct rows x,
+	const struct weights *weight, const struct weights *bias, float eps, struct rows residual);
+
+/* What a product does with its sums; zeroed: nothing.  See struct matmul_args. */
+struct epilogue {
+	const struct weights *bias; /* NULL or absent: none */
+	struct rows residual;
+	float scale; /* 0: 1 */
+	float softcap;
+};
+
+/* out = epilogue(w x).  One op per chunk of w. */
+void plan_matmul(
+	struct plan *p, struct rows out, const struct weights *w, struct rows x, struct epilogue e);
+
+struct rope {
+	struct view table; /* f32 [n_ctx][n_rot / 2][2] */
+	uint32_t n_rot;    /* 0: nothing turns; the table is bound all the same */
+	bool neox;
+	float q_scale; /* see struct rope_kv_args */
+	uint32_t q_scale_ctx;
+};
 
 /* q = rope(q of qkv); k cache and v cache at the row's position = rope(k), v.
  * qkv holds q at 0, k at k_offset, v at v_offset (floats). */
 void plan_rope_kv(struct plan *p, struct rows q, const struct kv_layer *kv,
 	const struct kv_shape *shape, struct rows qkv, uint32_t k_offset, uint32_t v_offset,
-	struct view rope_table, uint32_t n_rot, bool neox);
+	const struct rope *rope);
 
-/* out = attention of q over the cache; partial is scratch for decode:
- * max_rows * n_head * ceil(n_ctx / ATTN_SLICE) * (2 + head_dim) floats. */
+struct attention {
+	float scale, softcap;
+	uint32_t window;             /* 0: none */
+	const struct weights *sinks; /* NULL or absent: none */
+	struct view
+		partial; /* for decode: max_rows * n_head * attention_slices * (2 + head_dim) f32 */
+};
+
+/* Slices of ATTN_SLICE positions that decode looks at, at most. */
+uint32_t attention_slices(uint32_t n_ctx, uint32_t window);
+
+/* out = attention of q over the cache. */
 void plan_attention(struct plan *p, struct rows out, struct rows q, const struct kv_layer *kv,
-	const struct kv_shape *shape, float scale, struct view partial);
+	const struct kv_shape *shape, const struct attention *a);
 
-/* out = silu(gate) * up. */
-void plan_glu(struct plan *p, struct rows out, struct rows gate, struct rows up);
+/* out = activation(gate) * up, or activation(up) where gate.n is 0; for n_used experts' rows of each
+ * row of the step (1: the rows themselves). */
+void plan_glu(struct plan *p, struct rows out, struct rows gate, struct rows up,
+	uint32_t activation, uint32_t n_used);
 
 /* What the tail of a decode step works on. */
 struct tail {

@@ -126,7 +126,7 @@ static enum lap_status cpu_prepare(struct backend *b, const struct plan *plan, b
 	/* One entry says "rows" so that control has a table to rewrite, as on a device. */
 	struct dispatch_size *sizes = cpu_buffer_map(plan->sizes.buffer);
 	sizes[0] = (struct dispatch_size){
-		.rule = SIZE_ROWS, .groups_x = 1, .groups_y = 1, .divisor = 1};
+		.rule = SIZE_ROWS, .groups_x = 1, .groups_y = 1, .divisor = 1, .factor = 1};
 	*runnable = r;
 	(void)b;
 	return LAP_OK;

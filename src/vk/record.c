@@ -80,7 +80,8 @@ static uint32_t rule_divisor(const struct op *op)
 static bool same_size(const struct dispatch_size *a, const struct dispatch_size *b)
 {
 	return a->rule == b->rule && a->groups_x == b->groups_x && a->groups_y == b->groups_y &&
-		a->divisor == b->divisor;
+		a->divisor == b->divisor && a->factor == b->factor && a->extra == b->extra &&
+		a->window == b->window;
 }
 
 enum lap_status sizes_collect(const struct plan *plan, const struct pipeline_key *keys,
@@ -90,7 +91,13 @@ enum lap_status sizes_collect(const struct plan *plan, const struct pipeline_key
 	uint32_t n = 0;
 	for (uint32_t i = 0; i < plan->n_ops; i++) {
 		const struct op *op = &plan->ops[i];
-		struct dispatch_size size = {.rule = op->rule, .divisor = rule_divisor(op)};
+		struct dispatch_size size = {
+			.rule = op->rule,
+			.divisor = rule_divisor(op),
+			.factor = op->factor,
+			.extra = op->extra,
+			.window = op->window,
+		};
 		/* With SIZE_KV the second axis belongs to the slices. */
 		if (!groups_fold(op->n_outputs, keys[i].outputs_per_group, &size.groups_x,
 			    &size.groups_y) ||
