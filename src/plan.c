@@ -108,6 +108,7 @@ void plan_embed(struct plan *p, struct rows x, const struct weights *w, float sc
 				.weight = w->weight,
 				.n_outputs = 1,
 				.rule = SIZE_ROWS,
+				.constant = weights_constant(w),
 				.buffers = {x.view, w->chunks[i], p->step,
 					or_else(residual, p->step)},
 				.args.embed =
@@ -168,6 +169,7 @@ void plan_matmul(
 			.weight = w->weight,
 			.n_outputs = n,
 			.rule = SIZE_ROWS,
+			.constant = weights_constant(w),
 			.args.matmul =
 				{
 					.n_out = n,
