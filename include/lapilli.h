@@ -185,7 +185,8 @@ LAP_API bool lap_token_is_end(const struct lap_model *model, int32_t token);
 
 struct lap_session;
 
-enum lap_kv_type { LAP_KV_F16 = 0, LAP_KV_F32 = 1 };
+/* Q8_0 and Q4_0: 9 and 5 bits an element, a scale for every 32; head sizes of whole 32s only. */
+enum lap_kv_type { LAP_KV_F16 = 0, LAP_KV_F32 = 1, LAP_KV_Q8_0 = 2, LAP_KV_Q4_0 = 3 };
 
 struct lap_session_options {
 	uint32_t n_ctx;   /* tokens the KV cache can hold; 0: the model's, at most 4096 */

@@ -35,9 +35,26 @@ typedef float f32;
  * multiples of 16 bytes (formats without blocks) and no unit has a tail */
 #define ROWS_WHOLE 1
 
-/* constant_id 1 of attention kernels and rope_kv: head_dim | flags */
-#define ATTN_K_F16 0x10000
-#define ATTN_V_F16 0x20000
+/* How a cache keeps its elements, numbered as enum lap_kv_type: see kv.glsl and src/kv.h. */
+#ifdef LAPILLI_GLSL
+const u32
+#else
+enum kv_type {
+#endif
+	KV_F16 = 0, KV_F32 = 1, KV_Q8_0 = 2, KV_Q4_0 = 3
+#ifndef LAPILLI_GLSL
+}
+#endif
+;
+
+#define KV_UNIT       32 /* elements that share a scale in KV_Q8_0 and KV_Q4_0 */
+#define KV_Q8_0_WORDS 9  /* of a unit: its scale as f32, then 4 signed bytes a word */
+#define KV_Q4_0_WORDS 5  /* of a unit: its scale as f32, then 8 nibbles a word, each 8 too large */
+
+/* constant_id 1 of attention kernels and rope_kv: head_dim | type of K << ... | type of V << ... */
+#define ATTN_K_SHIFT   16
+#define ATTN_V_SHIFT   18
+#define ATTN_TYPE_MASK 3
 
 /* ---- the step ---- */
 

@@ -204,7 +204,9 @@ void plan_matmul(
 static uint32_t kv_constant(const struct kv_layer *kv, const struct kv_shape *shape)
 {
 	assert(shape->head_dim <= MAX_HEAD_DIM && shape->head_dim % 2 == 0);
-	return shape->head_dim | (kv->k_f16 ? ATTN_K_F16 : 0) | (kv->v_f16 ? ATTN_V_F16 : 0);
+	assert(shape->head_dim % KV_UNIT == 0 || (kv->k_type <= KV_F32 && kv->v_type <= KV_F32));
+	return shape->head_dim | (uint32_t)kv->k_type << ATTN_K_SHIFT |
+		(uint32_t)kv->v_type << ATTN_V_SHIFT;
 }
 
 void plan_rope_kv(struct plan *p, struct rows q, const struct kv_layer *kv,

@@ -7,6 +7,7 @@
 
 #include "args.h"
 #include "base.h"
+#include "kv.h"
 #include "weight.h"
 
 #define MAX_BUFFERS 8 /* operands of an op */
@@ -95,10 +96,10 @@ struct plan {
 void plan_free(struct plan *p); /* the list alone; buffers belong to others */
 
 /* Where a layer keeps its keys and values: [block][KV_BLOCK][n_head_kv * head_dim] each, of the same
- * or different type; the block table maps a sequence's positions to blocks. */
+ * or different type (sizes: kv_bytes); the block table maps a sequence's positions to blocks. */
 struct kv_layer {
 	struct view k, v;
-	bool k_f16, v_f16;
+	enum kv_type k_type, v_type; /* quantised ones need head_dim in whole KV_UNITs */
 };
 
 struct kv_shape {

@@ -44,6 +44,7 @@ static const struct room {
 	{"src/sampler.", 20, "sampler"},
 	{"src/gguf.", 10, "formats"},
 	{"src/weight.", 10, "formats"},
+	{"src/kv.", 20, "cells of the KV cache"},
 	{"shaders/weights.def", 10, "formats"},
 	{"shaders/args.h", 5, "arguments"},
 	{"src/base.", 0, "base"},
