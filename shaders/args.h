@@ -23,6 +23,9 @@ typedef float f32;
 #define MAX_GQA       16 /* query heads per KV head that attention takes at most in one workgroup */
 #define MAX_STOPS     32 /* end-of-generation ids of a sequence */
 #define RING_ENTRIES  1024 /* results that may wait for the host */
+#define MAX_EXPERTS   512
+#define MAX_EXPERTS_USED 32
+#define EXPERT_TILE   8 /* slots of one expert that a workgroup of expert_matmul takes */
 #define MAX_SIZES     64 /* distinct dispatch sizes of a plan */
 #define ATTN_NONE     (-3.0e38) /* the maximum of a slice without positions: finite, so that the
                                    difference of two is a number */
@@ -217,6 +220,66 @@ struct attn_args {
 struct glu_args {
 	u32 n, stride;
 	u32 activation, has_gate;
+};
+
+/* ---- experts ---- */
+
+/* Mixture of experts (Shazeer et al. 2017; Fedus et al. 2021): a row of the step goes to n_used of
+ * n_expert experts.  Slot i of a row is number row * n_used + i of the step; activations of experts
+ * have a row per slot. */
+struct expert_route {
+	u32 expert;
+	f32 weight;
+};
+
+/* Slots of one expert that are multiplied together.  In a buffer: expert_tile[n_tiles], n 0 where a
+ * tile is not used, then u32 slot[max_rows * n_used], where `first` counts from. */
+struct expert_tile {
+	u32 expert, first, n;
+};
+
+/* Tiles that n_slots slots take at most, wherever they go. */
+#define EXPERT_TILES(n_slots, n_expert) (((n_slots) + EXPERT_TILE - 1) / EXPERT_TILE + (n_expert))
+
+/* The n_used largest of a row's logits, largest first, ties by id; NaN counts as the largest of all.
+ * weight = exp(logit) / sum of exp(logit), over the chosen (normalise) or over all experts.
+ * buffers: routes (expert_route [row][n_used]), logits */
+struct route_args {
+	u32 n_expert, n_used, stride;
+	u32 normalise;
+};
+
+/* The tiles of all slots of the step: experts and the slots of an expert in ascending order.
+ * buffers: tiles, routes, step */
+struct tiles_args {
+	u32 n_used;
+	u32 n_tiles; /* that the buffer has room for */
+};
+
+/* out[slot] = weights[expert of the slot] x[slot, or slot / n_used] (+ bias[expert])
+ * A chunk holds n_experts experts from first_expert on; slots of others are left alone.
+ * buffers: out, weights [expert][n_out][n_in], x, bias (f32 [n_expert][n_out]), and
+ *     expert_matvec: routes; grid: outputs, -, slot
+ *     expert_matmul: tiles; grid: outputs, -, tile */
+struct expert_args {
+	u32 n_out, n_in;
+	u32 row_bytes; /* of a row of weights */
+	u32 first_expert, n_experts;
+	u32 n_used;
+	u32 x_per_slot;
+	u32 n_tiles; /* expert_matmul: tiles before the list of slots */
+	u32 stride_out, stride_x;
+	u32 has_bias;
+};
+
+/* out[row] = scale * (sum_i weight_i * down[slot i] + gate * shared[row]) + residual[row]
+ * gate = 1 / (1 + exp(-gate[row][0])), or 1.  Shared expert (Dai et al. 2024), its gate and the residual
+ * are optional.  buffers: out, down (a row per slot), routes, residual, shared, gate */
+struct expert_sum_args {
+	u32 n, n_used;
+	u32 stride_out, stride_down, stride_residual, stride_shared, stride_gate;
+	u32 has_residual, has_shared, has_gate;
+	f32 scale;
 };
 
 /* One token per row from its logits.

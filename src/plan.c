@@ -327,6 +327,137 @@ void plan_glu(struct plan *p, struct rows out, struct rows gate, struct rows up,
 		});
 }
 
+/* ---- experts ---- */
+
+uint64_t expert_tiles_bytes(uint32_t n_expert, uint32_t n_slots)
+{
+	return (uint64_t)EXPERT_TILES(n_slots, n_expert) * sizeof(struct expert_tile) +
+		(uint64_t)n_slots * sizeof(uint32_t);
+}
+
+static void assert_rows(const struct plan *p, struct rows x, uint32_t n_used)
+{
+	(void)p, (void)x, (void)n_used;
+	assert(x.view.n_bytes >=
+		((uint64_t)(p->max_rows * n_used - 1) * x.stride + x.n) * sizeof(float));
+}
+
+static void assert_routes(const struct plan *p, struct view routes, uint32_t n_used)
+{
+	(void)p, (void)routes, (void)n_used;
+	assert(n_used > 0 && n_used <= MAX_EXPERTS_USED);
+	assert(routes.n_bytes >= (uint64_t)p->max_rows * n_used * sizeof(struct expert_route));
+}
+
+void plan_route(
+	struct plan *p, struct view routes, struct rows logits, uint32_t n_used, bool normalise)
+{
+	assert(logits.n <= MAX_EXPERTS && n_used <= logits.n);
+	assert_routes(p, routes, n_used);
+	plan_append(p,
+		(struct op){
+			.kernel = KERNEL_moe_route,
+			.n_outputs = 1,
+			.rule = SIZE_ROWS,
+			.buffers = {routes, logits.view},
+			.args.moe_route = {logits.n, n_used, logits.stride, normalise},
+		});
+}
+
+void plan_tiles(
+	struct plan *p, struct view tiles, struct view routes, uint32_t n_expert, uint32_t n_used)
+{
+	uint32_t n_slots = p->max_rows * n_used;
+	assert_routes(p, routes, n_used);
+	assert(n_expert <= MAX_EXPERTS && tiles.n_bytes >= expert_tiles_bytes(n_expert, n_slots));
+	plan_append(p,
+		(struct op){
+			.kernel = KERNEL_moe_tiles,
+			.n_outputs = 1,
+			.rule = SIZE_ONE,
+			.buffers = {tiles, routes, p->step},
+			.args.moe_tiles = {n_used, EXPERT_TILES(n_slots, n_expert)},
+		});
+}
+
+void plan_expert_matmul(struct plan *p, struct rows out, const struct weights *w, struct rows x,
+	const struct weights *bias, const struct routing *routing, bool x_per_slot)
+{
+	bool decode = p->role == ROLE_DECODE;
+	uint32_t n_slots = p->max_rows * routing->n_used;
+	assert(w->n_cols == x.n && w->n_rows == w->n_experts * out.n);
+	assert(w->rows_per_chunk % out.n == 0);
+	assert(!has(bias) ||
+		(bias->weight == WEIGHT_f32 && bias->n_rows == w->n_experts &&
+			bias->n_cols == out.n && bias->n_chunks == 1));
+	assert_rows(p, out, routing->n_used);
+	assert_rows(p, x, x_per_slot ? routing->n_used : 1);
+	assert_routes(p, routing->routes, routing->n_used);
+	assert(decode || routing->tiles.n_bytes >= expert_tiles_bytes(w->n_experts, n_slots));
+	for (uint32_t i = 0; i < w->n_chunks; i++)
+		plan_append(p,
+			(struct op){
+				.kernel = decode ? KERNEL_expert_matvec : KERNEL_expert_matmul,
+				.weight = w->weight,
+				.n_outputs = out.n,
+				.rule = SIZE_ROWS,
+				.factor = routing->n_used,
+				.extra = decode ? 0 : w->n_experts,
+				.constant = weights_constant(w),
+				.buffers = {out.view, w->chunks[i], x.view,
+					has(bias) ? bias->chunks[0] : x.view,
+					decode ? routing->routes : routing->tiles},
+				.args.expert_matmul =
+					{
+						.n_out = out.n,
+						.n_in = x.n,
+						.row_bytes = row_bytes(w),
+						.first_expert = i * w->rows_per_chunk / out.n,
+						.n_experts = chunk_rows(w, i) / out.n,
+						.n_used = routing->n_used,
+						.x_per_slot = x_per_slot,
+						.n_tiles = EXPERT_TILES(n_slots, w->n_experts),
+						.stride_out = out.stride,
+						.stride_x = x.stride,
+						.has_bias = has(bias),
+					},
+				.label = w->name,
+			});
+}
+
+void plan_expert_sum(struct plan *p, struct rows out, struct rows down, struct view routes,
+	uint32_t n_used, struct rows residual, float scale, struct rows shared, struct rows gate)
+{
+	assert(down.n == out.n && (!residual.n || residual.n == out.n));
+	assert((!shared.n || shared.n == out.n) && (!gate.n || (shared.n && gate.n == 1)));
+	assert_rows(p, down, n_used);
+	assert_routes(p, routes, n_used);
+	plan_append(p,
+		(struct op){
+			.kernel = KERNEL_expert_sum,
+			.n_outputs = out.n,
+			.rule = SIZE_ROWS,
+			.buffers = {out.view, down.view, routes, or_else(residual, down.view),
+				or_else(shared, down.view), or_else(gate, down.view)},
+			.args.expert_sum =
+				{
+					.n = out.n,
+					.n_used = n_used,
+					.stride_out = out.stride,
+					.stride_down = down.stride,
+					.stride_residual = residual.stride,
+					.stride_shared = shared.stride,
+					.stride_gate = gate.stride,
+					.has_residual = residual.n != 0,
+					.has_shared = shared.n != 0,
+					.has_gate = gate.n != 0,
+					.scale = scale,
+				},
+		});
+}
+
+/* ---- the tail ---- */
+
 void plan_sample(struct plan *p, struct rows logits, const struct tail *tail)
 {
 	plan_append(p,

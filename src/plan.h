@@ -165,6 +165,33 @@ void plan_attention(struct plan *p, struct rows out, struct rows q, const struct
 void plan_glu(struct plan *p, struct rows out, struct rows gate, struct rows up,
 	uint32_t activation, uint32_t n_used);
 
+/* Where the rows of a step go: see struct expert_route and struct expert_tile. */
+struct routing {
+	struct view routes; /* expert_route [max_rows][n_used] */
+	struct view tiles;  /* for prefill: expert_tiles_bytes(n_expert, max_rows * n_used) */
+	uint32_t n_used;
+};
+
+uint64_t expert_tiles_bytes(uint32_t n_expert, uint32_t n_slots);
+
+/* routes = the n_used experts with the largest of the logits; see struct route_args. */
+void plan_route(
+	struct plan *p, struct view routes, struct rows logits, uint32_t n_used, bool normalise);
+
+/* tiles = the slots of all rows by expert; needed by plan_expert_matmul in prefill only. */
+void plan_tiles(
+	struct plan *p, struct view tiles, struct view routes, uint32_t n_expert, uint32_t n_used);
+
+/* out[slot] = (the expert of the slot) x (+ its bias: a row of n_experts); x has a row per slot, or one per
+ * row of the step.  One op per chunk of w. */
+void plan_expert_matmul(struct plan *p, struct rows out, const struct weights *w, struct rows x,
+	const struct weights *bias, const struct routing *routing, bool x_per_slot);
+
+/* out = residual + scale * (sum of down by the routes' weights + sigmoid(gate) * shared); residual, shared
+ * and gate are optional. */
+void plan_expert_sum(struct plan *p, struct rows out, struct rows down, struct view routes,
+	uint32_t n_used, struct rows residual, float scale, struct rows shared, struct rows gate);
+
 /* What the tail of a decode step works on. */
 struct tail {
 	struct view results;   /* sample_result[max_rows] */
