@@ -4,7 +4,9 @@
 #include <string.h>
 
 static const struct arch archs[] = {
-#define ARCH(name, rope_neox, qkv_bias) {#name, rope_neox, qkv_bias},
+#define ARCH(name, rope, norm, activation, full_every, no_rope_every, flags)                 \
+	{name, ARCH_ROPE_##rope, ARCH_NORM_##norm, ARCH_ACTIVATION_##activation, full_every, \
+		no_rope_every, flags},
 #include "arch.def"
 #undef ARCH
 };
@@ -19,7 +21,7 @@ const struct arch *arch_find(const char *name, size_t n_bytes)
 
 const char *arch_list(void)
 {
-#define ARCH(name, rope_neox, qkv_bias) " " #name
+#define ARCH(name, rope, norm, activation, full_every, no_rope_every, flags) " " name
 	static const char list[] =
 #include "arch.def"
 		;

@@ -1,21 +1,52 @@
-/* What tells one architecture from another: a row of flags, nothing else.
+/* What tells one architecture from another: a row of flags and numbers, nothing else.
  *
- * The forward pass reads flags; it never asks for a name. */
+ * The forward pass reads them; it never asks for a name. */
 #ifndef LAPILLI_ARCH_H
 #define LAPILLI_ARCH_H
 
 #include "base.h"
 
+enum arch_rope {
+	ARCH_ROPE_NONE,   /* positions are learned: position_embd */
+	ARCH_ROPE_NORMAL, /* pairs (2i, 2i + 1) turn */
+	ARCH_ROPE_NEOX,   /* pairs (i, i + n_rot/2) turn */
+};
+
+enum arch_norm { ARCH_NORM_RMS, ARCH_NORM_LAYER };
+
+enum arch_activation { ARCH_ACTIVATION_SILU, ARCH_ACTIVATION_GELU, ARCH_ACTIVATION_SWIGLU };
+
+enum {
+	ARCH_QKV_BIAS = 1 << 0, /* attn_q, attn_k, attn_v must have biases; otherwise they may */
+	ARCH_QK_NORM = 1 << 1,  /* q and k are normed, each head alone */
+	ARCH_QK_NORM_WIDE = 1 << 2, /* ... over all heads together */
+	ARCH_POST_NORM = 1 << 3,    /* what attention and FFN give is normed before it is added */
+	ARCH_NO_PRE_NORM = 1 << 4,  /* what they take is not */
+	ARCH_PARALLEL = 1 << 5,     /* the FFN takes what attention takes, not what it gives */
+	ARCH_UNGATED = 1 << 6,      /* FFN: down(activation(up)) */
+	ARCH_EMBD_SQRT = 1 << 7,  /* embeddings times sqrt(n_embd), where the file names no scale */
+	ARCH_SOFTCAPS = 1 << 8,   /* attention is capped at 50, logits at 30, where it names none */
+	ARCH_LOCAL_ROPE = 1 << 9, /* window layers turn with rope.freq_base_swa, without scaling */
+	ARCH_ROUTE_OVER_ALL = 1 << 10, /* experts' weights: softmax over all, not over the chosen */
+	ARCH_FFN_NORM_RENAMED = 1 << 11, /* ffn_norm is called post_attention_norm */
+	ARCH_SINKS = 1 << 12,            /* attention sinks, a score per head */
+};
+
 struct arch {
 	const char *name; /* general.architecture */
-	bool rope_neox;   /* RoPE turns (i, i + n_rot/2); otherwise (2i, 2i + 1) */
-	bool qkv_bias;    /* attn_q, attn_k and attn_v must have biases; otherwise they may */
+	enum arch_rope rope;
+	enum arch_norm norm;
+	enum arch_activation activation;
+	uint32_t
+		full_every; /* with a window: every so many layers, the last sees all; 0: no windows */
+	uint32_t no_rope_every; /* every so many layers, the last does not turn; 0: all do */
+	uint32_t flags;
 };
 
 /* The architecture of that name, or NULL. */
 const struct arch *arch_find(const char *name, size_t n_bytes);
 
-/* "llama qwen2": for messages and for README's table. */
+/* "llama qwen2 ...": for messages and for README's table. */
 const char *arch_list(void);
 
 #endif

@@ -30,15 +30,22 @@ static bool keep_buffer(struct lap_model *m, struct buffer *buffer)
 	return true;
 }
 
-/* Whole rows that fit in one view, a multiple of ROW_ALIGN where the matrix is split, so that each
- * chunk's outputs begin at a multiple of 256 bytes. */
+/* What a matrix is split by: ROW_ALIGN rows, so that each chunk's outputs begin at a multiple of 256
+ * bytes; experts stay whole. */
+static uint32_t chunk_unit(const struct tensor *t)
+{
+	return t->n_experts ? t->n_rows / t->n_experts : ROW_ALIGN;
+}
+
+/* Whole units that fit in one view; 0: none does. */
 static uint32_t rows_per_chunk(const struct tensor *t, uint64_t row_bytes, uint64_t max_bytes)
 {
+	uint32_t unit = chunk_unit(t);
 	if (t->n_bytes + WEIGHT_PAD <= max_bytes)
 		return t->n_rows;
 	if (max_bytes < WEIGHT_PAD)
 		return 0;
-	return (uint32_t)((max_bytes - WEIGHT_PAD) / row_bytes) / ROW_ALIGN * ROW_ALIGN;
+	return (uint32_t)((max_bytes - WEIGHT_PAD) / row_bytes / unit * unit);
 }
 
 static enum lap_status upload_chunk(struct upload *u, const char *name, const uint8_t *bytes,
@@ -81,13 +88,14 @@ static enum lap_status upload_tensor(
 			"%s: %u rows of %llu bytes do not fit in the %llu bytes that %s can bind "
 			"at "
 			"once",
-			t->name, (unsigned)ROW_ALIGN, (unsigned long long)row_bytes,
+			t->name, (unsigned)chunk_unit(t), (unsigned long long)row_bytes,
 			(unsigned long long)max_bytes, u->m->backend->name);
 	*w = (struct weights){
 		.name = t->name,
 		.weight = t->weight,
 		.n_rows = t->n_rows,
 		.n_cols = t->n_cols,
+		.n_experts = t->n_experts,
 		.rows_per_chunk = per_chunk,
 		.n_chunks = (t->n_rows - 1) / per_chunk + 1,
 	};
@@ -178,14 +186,21 @@ static const char *string_of_key(struct lap_model *m, const char *key)
 	return keep_string(m, s.data, s.n);
 }
 
-/* Bytes of the weights that a decode step reads: all but rope_freqs, and of an embedding that is not
- * the output matrix too, one row. */
+/* Bytes of a tensor that a decode step reads: of experts those that are used. */
+static uint64_t bytes_read(const struct tensor *t, const struct hparams *h)
+{
+	return t->n_experts ? t->n_bytes / t->n_experts * h->n_expert_used : t->n_bytes;
+}
+
+/* Bytes of the weights that a decode step reads; of an embedding that is not the output matrix too,
+ * one row. */
 static uint64_t step_bytes(const struct model *m)
 {
-	uint64_t n = m->output_norm.n_bytes + m->output.n_bytes;
+	uint64_t n = m->output_norm.n_bytes + m->output_norm_bias.n_bytes + m->output.n_bytes;
 	n += m->token_embd.n_bytes / m->token_embd.n_rows;
 	for (uint32_t il = 0; il < m->h.n_layer; il++) {
-#define LAYER_TENSOR(field, name, n_rows, n_cols, needed) n += m->layers[il].field.n_bytes;
+#define LAYER_TENSOR(field, name, n_rows, n_cols, needed) \
+	n += bytes_read(&m->layers[il].field, &m->h);
 #include "model.def"
 	}
 	return n;
@@ -242,7 +257,10 @@ static enum lap_status fill_info(struct lap_model *m, const char *path, struct l
 		info->head_dim = h->head_dim;
 		info->n_rot = h->n_rot;
 		info->rope_theta = h->rope_theta;
-		info->rms_eps = h->rms_eps;
+		info->rms_eps = m->model->arch->norm == ARCH_NORM_RMS ? h->rms_eps : h->norm_eps;
+		info->n_expert = h->n_expert;
+		info->n_expert_used = h->n_expert_used;
+		info->n_window = m->model->arch->full_every ? h->n_swa : 0;
 		info->step_bytes = step_bytes(m->model);
 	}
 	return LAP_OK;

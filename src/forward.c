@@ -1,33 +1,92 @@
-/* The forward pass of a decoder-only transformer, in the order of the paper: see forward.h. */
+/* The forward pass of decoder-only transformers, in the order of the papers: see forward.h.
+ *
+ * What differs between architectures is read from flags, hyperparameters and the presence of
+ * tensors; a new function appears only where a new operation does. */
 #include "forward.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
 #define PI 3.14159265358979323846
 
+static_assert((int)ARCH_ACTIVATION_SILU == ACTIVATION_SILU &&
+		(int)ARCH_ACTIVATION_GELU == ACTIVATION_GELU &&
+		(int)ARCH_ACTIVATION_SWIGLU == ACTIVATION_SWIGLU,
+	"kernels number activations as architectures do");
+
 struct qkv_layout qkv_layout(const struct hparams *h)
 {
 	struct qkv_layout l;
-	l.k = ROW_STRIDE(h->n_head * h->head_dim);
-	l.v = l.k + ROW_STRIDE(h->n_head_kv * h->head_dim);
-	l.stride = l.v + ROW_STRIDE(h->n_head_kv * h->head_dim);
+	l.k = ROW_STRIDE(n_q(h));
+	l.v = l.k + ROW_STRIDE(n_kv(h));
+	l.stride = l.v + ROW_STRIDE(n_kv(h));
 	return l;
 }
 
-static struct rows shape(uint32_t n)
+static bool has_dense(const struct model *m)
 {
-	return (struct rows){.n = n, .stride = ROW_STRIDE(n)};
+	for (uint32_t il = 0; il < m->h.n_layer; il++)
+		if (!m->layers[il].experts)
+			return true;
+	return false;
 }
 
-void activations_shape(struct activations *a, const struct hparams *h)
+void activations_shape(
+	struct activations *a, const struct model *m, struct activation_shape list[N_ACTIVATIONS])
 {
-	a->x = a->mid = a->norm = shape(h->n_embd);
-	a->qkv = shape(qkv_layout(h).stride);
-	a->q = a->attn = shape(h->n_head * h->head_dim);
-	a->gate = a->up = a->ff = shape(h->n_ff);
-	a->logits = shape(h->n_vocab);
+	const struct hparams *h = &m->h;
+	const uint32_t flags = m->arch->flags, n_qkv = qkv_layout(h).stride;
+	const uint32_t n_ff = has_dense(m) ? h->n_ff : 0;
+	const uint32_t n_ff_exps = h->n_expert ? h->n_ff_expert : 0;
+	const uint32_t n_ff_shexp = h->n_expert ? h->n_ff_shared : 0, n_used = h->n_expert_used;
+	const struct {
+		struct rows *rows;
+		uint32_t n, per_row;
+		const char *name;
+	} all[N_ACTIVATIONS] = {
+		{&a->x, h->n_embd, 1, "x"},
+		{&a->mid, h->n_embd, 1, "mid"},
+		{&a->norm, h->n_embd, 1, "norm"},
+		{&a->raw, flags & ARCH_QK_NORM ? n_qkv : 0, 1, "raw"},
+		{&a->qkv, n_qkv, 1, "qkv"},
+		{&a->q, n_q(h), 1, "q"},
+		{&a->attn, n_q(h), 1, "attn"},
+		{&a->proj, flags & ARCH_POST_NORM ? h->n_embd : 0, 1, "proj"},
+		{&a->gate, flags & ARCH_UNGATED ? 0 : n_ff, 1, "gate"},
+		{&a->up, n_ff, 1, "up"},
+		{&a->ff, n_ff, 1, "ff"},
+		{&a->router, h->n_expert, 1, "router"},
+		{&a->gate_exps, n_ff_exps, n_used, "gate_exps"},
+		{&a->up_exps, n_ff_exps, n_used, "up_exps"},
+		{&a->ff_exps, n_ff_exps, n_used, "ff_exps"},
+		{&a->down_exps, n_ff_exps ? h->n_embd : 0, n_used, "down_exps"},
+		{&a->gate_shexp, n_ff_shexp, 1, "gate_shexp"},
+		{&a->up_shexp, n_ff_shexp, 1, "up_shexp"},
+		{&a->ff_shexp, n_ff_shexp, 1, "ff_shexp"},
+		{&a->shared, n_ff_shexp ? h->n_embd : 0, 1, "shared"},
+		{&a->shared_gate, n_ff_shexp ? 1 : 0, 1, "shared_gate"},
+		{&a->logits, h->n_vocab, 1, "logits"},
+	};
+	for (size_t i = 0; i < N_ACTIVATIONS; i++) {
+		*all[i].rows = (struct rows){.n = all[i].n, .stride = ROW_STRIDE(all[i].n)};
+		list[i] = (struct activation_shape){all[i].rows, all[i].per_row, all[i].name};
+	}
 }
+
+/* Everything a layer's functions need. */
+struct pass {
+	struct plan *p;
+	const struct model *m;
+	const struct hparams *h;
+	const struct activations *a;
+	const struct kv_cache *kv;
+	const struct step_buffers *b;
+	const struct layer *layer;
+	const struct layer_weights *l;
+};
+
+static const struct rows none;
 
 /* Columns of qkv as rows of their own. */
 static struct rows part(struct rows qkv, uint32_t first, uint32_t n)
@@ -38,51 +97,204 @@ static struct rows part(struct rows qkv, uint32_t first, uint32_t n)
 	return r;
 }
 
-void forward(struct plan *p, const struct model *m, const struct model_weights *w,
-	const struct activations *a, const struct kv_cache *kv, struct view partial,
-	struct view rope_table, bool with_logits)
+static void norm(const struct pass *f, struct rows out, struct rows x, const struct weights *weight,
+	const struct weights *bias, struct rows residual)
 {
-	const struct hparams *h = &m->h;
-	const struct rows none = {0};
-	const uint32_t n_q = h->n_head * h->head_dim, n_kv = h->n_head_kv * h->head_dim;
+	bool rms = f->m->arch->norm == ARCH_NORM_RMS;
+	plan_norm(f->p, rms ? NORM_RMS : NORM_LAYER, out, x, weight, bias,
+		rms ? f->h->rms_eps : f->h->norm_eps, residual);
+}
+
+static bool flag(const struct pass *f, uint32_t flags)
+{
+	return (f->m->arch->flags & flags) != 0;
+}
+
+/* ---- attention ---- */
+
+static struct rope rope_of(const struct pass *f)
+{
+	enum layer_rope kind = f->layer->rope;
+	return (struct rope){
+		.table = kind == LAYER_ROPE_LOCAL ? f->b->rope_local : f->b->rope,
+		.n_rot = kind == LAYER_ROPE_NONE ? 0 : f->h->n_rot,
+		.neox = f->m->arch->rope == ARCH_ROPE_NEOX,
+		.q_scale = f->h->q_scale,
+		.q_scale_ctx = f->h->q_scale_ctx,
+	};
+}
+
+/* mid = x + attention(x) */
+static void attention(const struct pass *f, struct rows x)
+{
+	const struct activations *a = f->a;
+	const struct hparams *h = f->h;
+	const struct layer_weights *l = f->l;
 	const struct qkv_layout at = qkv_layout(h);
-	const float scale = 1.0f / sqrtf((float)h->head_dim);
+	const struct kv_shape *shape = f->layer->window ? &f->kv->window : &f->kv->full;
+	const struct kv_layer *cache = &f->kv->layers[f->layer->kv_layer];
+	const bool qk_norm = l->attn_q_norm.n_rows != 0;
+	const struct rows q = part(a->qkv, 0, n_q(h)), k = part(a->qkv, at.k, n_kv(h));
+	const struct rows v = part(a->qkv, at.v, n_kv(h));
+	const struct rope rope = rope_of(f);
 
-	p->layer = -1;
-	plan_embed(p, a->x, &w->token_embd);
-
-	for (uint32_t il = 0; il < h->n_layer; il++) {
-		const struct layer_weights *l = &w->layers[il];
-		const struct kv_layer *cache = &kv->layers[il];
-		p->layer = (int32_t)il;
-
-		/* attention */
-		plan_rmsnorm(p, a->norm, a->x, &l->attn_norm, h->rms_eps);
-		plan_matmul(p, part(a->qkv, 0, n_q), &l->attn_q, a->norm, &l->attn_q_bias, none);
-		plan_matmul(
-			p, part(a->qkv, at.k, n_kv), &l->attn_k, a->norm, &l->attn_k_bias, none);
-		plan_matmul(
-			p, part(a->qkv, at.v, n_kv), &l->attn_v, a->norm, &l->attn_v_bias, none);
-		plan_rope_kv(p, a->q, cache, &kv->shape, a->qkv, at.k, at.v, rope_table, h->n_rot,
-			m->arch->rope_neox);
-		plan_attention(p, a->attn, a->q, cache, &kv->shape, scale, partial);
-		plan_matmul(p, a->mid, &l->attn_output, a->attn, &l->attn_output_bias, a->x);
-
-		/* feed-forward */
-		plan_rmsnorm(p, a->norm, a->mid, &l->ffn_norm, h->rms_eps);
-		plan_matmul(p, a->gate, &l->ffn_gate, a->norm, &l->ffn_gate_bias, none);
-		plan_matmul(p, a->up, &l->ffn_up, a->norm, &l->ffn_up_bias, none);
-		plan_glu(p, a->ff, a->gate, a->up);
-		plan_matmul(p, a->x, &l->ffn_down, a->ff, &l->ffn_down_bias, a->mid);
+	/* queries, keys, values */
+	plan_matmul(f->p, qk_norm ? part(a->raw, 0, n_q(h)) : q, &l->attn_q, x,
+		(struct epilogue){.bias = &l->attn_q_bias});
+	plan_matmul(f->p, qk_norm ? part(a->raw, at.k, n_kv(h)) : k, &l->attn_k, x,
+		(struct epilogue){.bias = &l->attn_k_bias});
+	plan_matmul(f->p, v, &l->attn_v, x, (struct epilogue){.bias = &l->attn_v_bias});
+	if (qk_norm) {
+		norm(f, q, part(a->raw, 0, n_q(h)), &l->attn_q_norm, NULL, none);
+		norm(f, k, part(a->raw, at.k, n_kv(h)), &l->attn_k_norm, NULL, none);
 	}
+	plan_rope_kv(f->p, a->q, cache, shape, a->qkv, at.k, at.v, &rope);
 
-	/* logits */
-	p->layer = -1;
-	if (with_logits) {
-		plan_rmsnorm(p, a->norm, a->x, &w->output_norm, h->rms_eps);
-		plan_matmul(p, a->logits, &w->output, a->norm, NULL, none);
+	/* scores and values */
+	plan_attention(f->p, a->attn, a->q, cache, shape,
+		&(struct attention){
+			.scale = h->attn_scale,
+			.softcap = h->attn_softcap,
+			.window = f->layer->window,
+			.sinks = &l->attn_sinks,
+			.partial = f->b->partial,
+		});
+
+	/* projection */
+	struct epilogue e = {.bias = &l->attn_output_bias, .scale = h->residual_scale};
+	if (flag(f, ARCH_POST_NORM)) {
+		plan_matmul(f->p, a->proj, &l->attn_output, a->attn, e);
+		norm(f, a->mid, a->proj, &l->attn_post_norm, NULL, a->x);
+	} else {
+		e.residual = a->x;
+		plan_matmul(f->p, a->mid, &l->attn_output, a->attn, e);
 	}
 }
+
+/* ---- feed-forward ---- */
+
+/* out = down(activation(gate x) * up x) */
+static void dense(const struct pass *f, struct rows out, struct rows x, struct epilogue e)
+{
+	const struct activations *a = f->a;
+	const struct layer_weights *l = f->l;
+	if (a->gate.n)
+		plan_matmul(f->p, a->gate, &l->ffn_gate, x,
+			(struct epilogue){.bias = &l->ffn_gate_bias});
+	plan_matmul(f->p, a->up, &l->ffn_up, x, (struct epilogue){.bias = &l->ffn_up_bias});
+	plan_glu(f->p, a->ff, a->gate, a->up, (uint32_t)f->m->arch->activation, 1);
+	e.bias = &l->ffn_down_bias;
+	plan_matmul(f->p, out, &l->ffn_down, a->ff, e);
+}
+
+/* out = residual + scale * (the chosen experts, weighted, and the shared one)
+ * (Shazeer et al. 2017; Fedus et al. 2021). */
+static void experts(
+	const struct pass *f, struct rows out, struct rows x, struct rows residual, float scale)
+{
+	const struct activations *a = f->a;
+	const struct hparams *h = f->h;
+	const struct layer_weights *l = f->l;
+	const uint32_t activation = (uint32_t)f->m->arch->activation;
+	const struct routing routing = {f->b->routes, f->b->tiles, h->n_expert_used};
+	const bool has_shared = l->ffn_up_shexp.n_rows != 0;
+	const bool gated_shared = l->ffn_gate_inp_shexp.n_rows != 0;
+
+	plan_matmul(f->p, a->router, &l->ffn_gate_inp, x,
+		(struct epilogue){.bias = &l->ffn_gate_inp_bias});
+	plan_route(
+		f->p, routing.routes, a->router, h->n_expert_used, !flag(f, ARCH_ROUTE_OVER_ALL));
+	if (f->p->role == ROLE_PREFILL)
+		plan_tiles(f->p, routing.tiles, routing.routes, h->n_expert, h->n_expert_used);
+	plan_expert_matmul(
+		f->p, a->gate_exps, &l->ffn_gate_exps, x, &l->ffn_gate_exps_bias, &routing, false);
+	plan_expert_matmul(
+		f->p, a->up_exps, &l->ffn_up_exps, x, &l->ffn_up_exps_bias, &routing, false);
+	plan_glu(f->p, a->ff_exps, a->gate_exps, a->up_exps, activation, h->n_expert_used);
+	plan_expert_matmul(f->p, a->down_exps, &l->ffn_down_exps, a->ff_exps,
+		&l->ffn_down_exps_bias, &routing, true);
+	if (has_shared) {
+		plan_matmul(f->p, a->gate_shexp, &l->ffn_gate_shexp, x, (struct epilogue){0});
+		plan_matmul(f->p, a->up_shexp, &l->ffn_up_shexp, x, (struct epilogue){0});
+		plan_glu(f->p, a->ff_shexp, a->gate_shexp, a->up_shexp, activation, 1);
+		plan_matmul(f->p, a->shared, &l->ffn_down_shexp, a->ff_shexp, (struct epilogue){0});
+	}
+	if (gated_shared)
+		plan_matmul(f->p, a->shared_gate, &l->ffn_gate_inp_shexp, x, (struct epilogue){0});
+	plan_expert_sum(f->p, out, a->down_exps, routing.routes, h->n_expert_used, residual, scale,
+		has_shared ? a->shared : none, gated_shared ? a->shared_gate : none);
+}
+
+/* x = mid + ffn(normed mid); attn_in is what attention took. */
+static void feed_forward(const struct pass *f, struct rows attn_in)
+{
+	const struct activations *a = f->a;
+	const struct layer_weights *l = f->l;
+	const float scale = f->h->residual_scale;
+	struct rows x = flag(f, ARCH_PARALLEL) ? attn_in : a->mid;
+	if (l->ffn_norm.n_rows) {
+		norm(f, a->norm, a->mid, &l->ffn_norm, &l->ffn_norm_bias, none);
+		x = a->norm;
+	}
+	const bool post = flag(f, ARCH_POST_NORM);
+	const struct rows out = post ? a->proj : a->x, residual = post ? none : a->mid;
+	if (f->layer->experts)
+		experts(f, out, x, residual, scale);
+	else
+		dense(f, out, x, (struct epilogue){.residual = residual, .scale = scale});
+	if (post)
+		norm(f, a->x, a->proj, &l->ffn_post_norm, NULL, a->mid);
+}
+
+/* ---- the pass ---- */
+
+static void embed(const struct pass *f, const struct model_weights *w)
+{
+	const struct activations *a = f->a;
+	if (w->position_embd.n_rows) {
+		plan_embed(f->p, a->mid, &w->token_embd, f->h->embd_scale, false, none);
+		plan_embed(f->p, a->x, &w->position_embd, 1, true, a->mid);
+	} else
+		plan_embed(f->p, a->x, &w->token_embd, f->h->embd_scale, false, none);
+}
+
+void forward(struct plan *p, const struct model *m, const struct model_weights *w,
+	const struct activations *a, const struct kv_cache *kv, const struct step_buffers *b,
+	bool with_logits)
+{
+	const struct hparams *h = &m->h;
+	struct pass f = {.p = p, .m = m, .h = h, .a = a, .kv = kv, .b = b};
+
+	p->layer = -1;
+	embed(&f, w);
+
+	for (uint32_t il = 0; il < h->n_layer; il++) {
+		struct rows x = a->x;
+		f.layer = &m->layers[il];
+		f.l = &w->layers[il];
+		p->layer = (int32_t)il;
+		if (f.l->attn_norm.n_rows) {
+			norm(&f, a->norm, a->x, &f.l->attn_norm, &f.l->attn_norm_bias, none);
+			x = a->norm;
+		}
+		switch (f.layer->mixer) {
+		case MIXER_ATTENTION:
+			attention(&f, x);
+			break;
+		}
+		feed_forward(&f, x);
+	}
+
+	p->layer = -1;
+	if (with_logits) {
+		norm(&f, a->norm, a->x, &w->output_norm, &w->output_norm_bias, none);
+		plan_matmul(p, a->logits, &w->output, a->norm,
+			(struct epilogue){
+				.scale = 1 / h->logit_scale, .softcap = h->logit_softcap});
+	}
+}
+
+/* ---- rope ---- */
 
 /* YaRN: the pair whose wavelength makes `turns` turns over the training context. */
 static double yarn_pair(const struct hparams *h, double turns)
@@ -91,20 +303,25 @@ static double yarn_pair(const struct hparams *h, double turns)
 		(2 * log((double)h->rope_theta));
 }
 
+/* Element i of a tensor of divisors; 1 where the model has none. */
+static double divisor(const struct tensor *t, uint32_t i)
+{
+	float value = 1;
+	if (t->data)
+		memcpy(&value, t->data + i * sizeof value, sizeof value);
+	return (double)value;
+}
+
 /* Radians per position of pair i. */
-static double rope_frequency(const struct model *m, uint32_t i)
+static double rope_frequency(const struct model *m, uint32_t n_ctx, uint32_t i)
 {
 	const struct hparams *h = &m->h;
 	double frequency = pow((double)h->rope_theta, -2.0 * i / h->n_rot);
-	if (m->rope_freqs.data) {
-		float divisor;
-		memcpy(&divisor, m->rope_freqs.data + i * sizeof divisor, sizeof divisor);
-		frequency /= (double)divisor;
-	}
-	if (h->rope_scaling == ROPE_SCALING_NONE)
-		return frequency;
+	frequency /= divisor(&m->rope_freqs, i);
+	if (h->rope_scaling == ROPE_SCALING_LONG)
+		frequency /= divisor(n_ctx > h->rope_ctx_train ? &m->rope_long : &m->rope_short, i);
 	double stretched = frequency / (double)h->rope_scale;
-	if (h->rope_scaling == ROPE_SCALING_LINEAR)
+	if (h->rope_scaling != ROPE_SCALING_YARN)
 		return stretched;
 	double low = fmax(0, floor(yarn_pair(h, (double)h->yarn_beta_fast)));
 	double high = fmin(h->n_rot - 1, ceil(yarn_pair(h, (double)h->yarn_beta_slow)));
@@ -112,15 +329,16 @@ static double rope_frequency(const struct model *m, uint32_t i)
 	return stretched * ramp + frequency * (1 - ramp);
 }
 
-void rope_table(const struct model *m, uint32_t n_ctx, float *table)
+void rope_table(const struct model *m, uint32_t n_ctx, bool local, float *table)
 {
 	const struct hparams *h = &m->h;
 	const uint32_t n_pairs = h->n_rot / 2;
-	double magnitude = (double)h->rope_attn_factor;
-	if (h->rope_scaling == ROPE_SCALING_YARN)
+	double magnitude = local ? 1 : (double)h->rope_attn_factor;
+	if (h->rope_scaling == ROPE_SCALING_YARN && !local)
 		magnitude *= 1 + 0.1 * log((double)h->rope_scale);
 	for (uint32_t i = 0; i < n_pairs; i++) {
-		double frequency = rope_frequency(m, i);
+		double frequency = local ? pow((double)h->rope_theta_swa, -2.0 * i / h->n_rot)
+					 : rope_frequency(m, n_ctx, i);
 		for (uint32_t pos = 0; pos < n_ctx; pos++) {
 			float *pair = table + ((uint64_t)pos * n_pairs + i) * 2;
 			pair[0] = (float)(magnitude * cos(pos * frequency));

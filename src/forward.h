@@ -1,5 +1,5 @@
-/* The forward pass: hyperparameters and weights become a plan.  Written once, for every backend and
- * every shape of a step. */
+/* The forward pass: hyperparameters and weights become a plan.  Written once, for every backend,
+ * every architecture and every shape of a step. */
 #ifndef LAPILLI_FORWARD_H
 #define LAPILLI_FORWARD_H
 
@@ -18,16 +18,28 @@ struct model_weights {
 #include "model.def"
 };
 
-/* What a step works on.  Activations have room for the plan's max_rows; see activations_each. */
+/* What a step works on: a row per row of the step, or one per expert used (the fields in _exps).  n 0:
+ * the model has no use for it. */
 struct activations {
 	struct rows x,
 		mid; /* residual stream: at the start of a layer, between attention and FFN */
-	struct rows norm, qkv, q, attn, gate, up, ff, logits;
+	struct rows norm;
+	struct rows raw, qkv; /* raw: q and k before their norms */
+	struct rows q, attn;
+	struct rows proj; /* what attention or FFN give, before post norms */
+	struct rows gate, up, ff;
+	struct rows router, gate_exps, up_exps, ff_exps, down_exps;
+	struct rows gate_shexp, up_shexp, ff_shexp, shared, shared_gate;
+	struct rows logits;
 };
 
-struct kv_cache {
-	struct kv_shape shape;
-	struct kv_layer *layers; /* [n_layer] */
+#define N_ACTIVATIONS (sizeof(struct activations) / sizeof(struct rows))
+
+/* What the buffer of one of them must hold. */
+struct activation_shape {
+	struct rows *rows; /* n and stride are set, the view is the caller's to fill */
+	uint32_t per_row;  /* rows per row of the step */
+	const char *name;
 };
 
 /* Where k and v begin in a row of qkv, and its length, in floats. */
@@ -37,17 +49,33 @@ struct qkv_layout {
 
 struct qkv_layout qkv_layout(const struct hparams *h);
 
-/* Sets n and stride of each activation from the model; the views are the caller's to fill. */
-void activations_shape(struct activations *a, const struct hparams *h);
+/* Shapes of all activations of a model, in *a and as a list. */
+void activations_shape(
+	struct activations *a, const struct model *m, struct activation_shape list[N_ACTIVATIONS]);
+
+/* KV caches: layers with a window have a block table of their own, which may reuse the blocks that
+ * the window has left behind. */
+struct kv_cache {
+	struct kv_shape full, window;
+	struct kv_layer *layers; /* [n_layer] */
+};
+
+/* Buffers of a step beside the activations. */
+struct step_buffers {
+	struct view partial; /* of attention in decode: that of the layers without a window */
+	struct view rope, rope_local; /* tables; rope_local is unused without window layers */
+	struct view routes, tiles;    /* of experts */
+};
 
 /* Appends one step.  with_logits: also the final norm and the output matrix, for every row. */
 void forward(struct plan *p, const struct model *m, const struct model_weights *w,
-	const struct activations *a, const struct kv_cache *kv, struct view partial,
-	struct view rope_table, bool with_logits);
+	const struct activations *a, const struct kv_cache *kv, const struct step_buffers *b,
+	bool with_logits);
 
-/* table[n_ctx][n_rot / 2][2] = cosine and sine of each position's angles, with linear or YaRN
- * scaling (Peng et al. 2023), rope_freqs divisors and the attention factor in them.  Computed in
- * double: drivers' sine is not good enough at large angles. */
-void rope_table(const struct model *m, uint32_t n_ctx, float *table);
+/* table[n_ctx][n_rot / 2][2] = cosine and sine of each position's angles, with linear, YaRN or
+ * LongRoPE scaling, rope_freqs divisors and the attention factor in them.  `local`: that of window
+ * layers with a base of their own.  Computed in double: drivers' sine is not good enough at large
+ * angles.  n_ctx chooses LongRoPE's divisors. */
+void rope_table(const struct model *m, uint32_t n_ctx, bool local, float *table);
 
 #endif

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "kv.h"
 #include "sampler.h"
 #include "session.h"
 
@@ -261,12 +262,19 @@ static enum lap_status run(
 	return LAP_OK;
 }
 
-static uint64_t kv_bytes_per_token(const struct lap_session *s)
+/* Of the KV cache, what one decode step reads with n tokens in it. */
+static uint64_t kv_bytes_read(const struct lap_session *s, uint64_t n)
 {
+	const struct model *m = s->m->model;
 	uint64_t n_bytes = 0;
-	for (uint32_t il = 0; il < s->m->model->h.n_layer; il++)
-		n_bytes += s->kv.layers[il].k.n_bytes + s->kv.layers[il].v.n_bytes;
-	return n_bytes / ((uint64_t)s->kv.shape.n_blocks * KV_BLOCK);
+	for (uint32_t il = 0; il < m->h.n_layer; il++) {
+		const struct layer *layer = &m->layers[il];
+		const struct kv_layer *kv = &s->kv.layers[layer->kv_layer];
+		uint64_t seen = layer->window && layer->window < n ? layer->window : n;
+		n_bytes += seen *
+			(kv_bytes(kv->k_type, n_kv(&m->h)) + kv_bytes(kv->v_type, n_kv(&m->h)));
+	}
+	return n_bytes;
 }
 
 enum lap_status lap_generate(struct lap_session *s, const int32_t *prompt, size_t n,
@@ -300,6 +308,8 @@ enum lap_status lap_generate(struct lap_session *s, const int32_t *prompt, size_
 	s->cancelled = 0;
 	status = run(&g, prompt, (uint32_t)n, err);
 	text_free(&g.text);
+	if (s->decode.runnable)
+		session_note_written(s);
 
 	/* The KV cache holds the prompt and every generated token but the last. */
 	struct lap_generation *r = g.result;
@@ -316,7 +326,7 @@ enum lap_status lap_generate(struct lap_session *s, const int32_t *prompt, size_
 	r->decode_submits = s->n_decode_submits - n_decode_before;
 	r->submits = r->prefill_submits + r->decode_submits;
 	r->kv_tokens = s->n_past;
-	r->step_bytes = s->m->info.step_bytes + s->n_past * kv_bytes_per_token(s);
+	r->step_bytes = s->m->info.step_bytes + kv_bytes_read(s, s->n_past);
 	r->device_bytes = s->m->backend->device_bytes;
 	return status;
 }

@@ -2,12 +2,15 @@
 #include "model.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_HEAD_DIM 256 /* the largest head that attention kernels are built for */
-#define MAX_NAME     128 /* bytes of a key or tensor name that we look up */
+#define MAX_HEAD_DIM     256 /* the largest head that attention kernels are built for */
+#define MAX_EXPERTS      512 /* and the most experts that routing is, of a layer ... */
+#define MAX_EXPERTS_USED 32  /* ... and of a token */
+#define MAX_NAME         128 /* bytes of a key or tensor name that we look up */
 
 struct reader {
 	const struct gguf *g;
@@ -87,9 +90,19 @@ static enum lap_status read_required(const struct reader *r)
 	return status;
 }
 
+/* 1 / sqrt(head_dim); the 27B models of gemma2 (46 layers) and gemma3 (62) take the width of the
+ * embedding by head instead, which no key says. */
+static float default_attn_scale(const struct arch *arch, const struct hparams *h)
+{
+	bool by_width = arch->flags & ARCH_EMBD_SQRT && arch->flags & ARCH_POST_NORM &&
+		(h->n_layer == 46 || h->n_layer == 62);
+	return 1 / sqrtf(by_width ? (float)(h->n_embd / h->n_head) : (float)h->head_dim);
+}
+
 /* Needs the required ones, none of them 0. */
 static enum lap_status read_optional(const struct reader *r)
 {
+	const struct arch *arch = r->arch;
 	struct hparams *h = r->h;
 	enum lap_status status = LAP_OK;
 	char key[MAX_NAME];
@@ -113,7 +126,8 @@ static enum lap_status read_rope_scaling(const struct reader *r)
 {
 	static const char *const names[] = {[ROPE_SCALING_NONE] = "none",
 		[ROPE_SCALING_LINEAR] = "linear",
-		[ROPE_SCALING_YARN] = "yarn"};
+		[ROPE_SCALING_YARN] = "yarn",
+		[ROPE_SCALING_LONG] = "longrope"};
 	struct hparams *h = r->h;
 	char key[MAX_NAME], shown[GGUF_SHOW_BYTES];
 	make_key(r, key, "rope.scaling.factor");
@@ -136,12 +150,15 @@ static enum lap_status read_rope_scaling(const struct reader *r)
 	while (i < ARRAY_COUNT(names) && !string_is(type, names[i]))
 		i++;
 	if (i == ARRAY_COUNT(names))
-		return BAD(r, "%s is \"%s\", supported are none, linear and yarn", key,
+		return BAD(r, "%s is \"%s\", supported are none, linear, yarn and longrope", key,
 			gguf_show(type, shown));
 	h->rope_scaling = (enum rope_scaling)i;
 	if (h->rope_scaling == ROPE_SCALING_LINEAR && h->rope_scale == 1)
 		h->rope_scaling = ROPE_SCALING_NONE;
-	if (h->rope_scaling == ROPE_SCALING_NONE)
+	if (h->rope_scaling == ROPE_SCALING_NONE &&
+		gguf_find_tensor(r->g, "rope_factors_long.weight")) /* files that name no type */
+		h->rope_scaling = ROPE_SCALING_LONG;
+	if (h->rope_scaling == ROPE_SCALING_NONE || h->rope_scaling == ROPE_SCALING_LONG)
 		h->rope_scale = 1;
 	return LAP_OK;
 }
@@ -162,16 +179,51 @@ static enum lap_status check_floats(const struct reader *r)
 		float value;
 	} floats[] = {
 		{"attention.layer_norm_rms_epsilon", h->rms_eps},
+		{"attention.layer_norm_epsilon", h->norm_eps},
+		{"attention.scale", h->attn_scale},
+		{"embedding_scale", h->embd_scale},
+		{"residual_scale", h->residual_scale},
+		{"logit_scale", h->logit_scale},
 		{"rope.freq_base", h->rope_theta},
+		{"rope.freq_base_swa", h->rope_theta_swa},
 		{"rope.scaling.factor", h->rope_scale},
 		{"rope.scaling.attn_factor", h->rope_attn_factor},
 		{"rope.scaling.yarn_beta_fast", h->yarn_beta_fast},
 		{"rope.scaling.yarn_beta_slow", h->yarn_beta_slow},
 	};
+	const struct {
+		const char *name;
+		float value;
+	} optional[] = {
+		{"attn_logit_softcapping", h->attn_softcap},
+		{"final_logit_softcapping", h->logit_softcap},
+		{"attention.temperature_scale", h->q_scale},
+	};
 	enum lap_status status = LAP_OK;
 	for (size_t i = 0; i < ARRAY_COUNT(floats) && !status; i++)
 		status = check_positive(r, floats[i].name, floats[i].value);
+	for (size_t i = 0; i < ARRAY_COUNT(optional) && !status; i++)
+		if (optional[i].value != 0) /* 0: off */
+			status = check_positive(r, optional[i].name, optional[i].value);
 	return status;
+}
+
+static enum lap_status check_experts(const struct reader *r)
+{
+	const struct hparams *h = r->h;
+	const char *arch = r->arch->name;
+	if (h->n_expert == 0)
+		return LAP_OK;
+	if (h->n_expert > MAX_EXPERTS)
+		return BAD(r, "%s.expert_count is %u, expected at most %d", arch, h->n_expert,
+			MAX_EXPERTS);
+	uint32_t most = h->n_expert < MAX_EXPERTS_USED ? h->n_expert : MAX_EXPERTS_USED;
+	if (h->n_expert_used == 0 || h->n_expert_used > most)
+		return BAD(r, "%s.expert_used_count is %u, expected 1 to %u", arch,
+			h->n_expert_used, most);
+	if (h->n_ff_expert == 0)
+		return BAD(r, "%s.expert_feed_forward_length is 0, expected at least 1", arch);
+	return LAP_OK;
 }
 
 static enum lap_status check_heads(const struct reader *r)
@@ -209,24 +261,22 @@ static enum lap_status check_hparams(const struct reader *r)
 	if (h->n_ctx_train == 0 || h->rope_ctx_train == 0)
 		return BAD(r, "%s.%s is 0, expected at least 1", arch,
 			h->n_ctx_train ? "rope.scaling.original_context_length" : "context_length");
+	if (r->arch->full_every && h->n_swa && h->full_every == 0)
+		return BAD(r, "%s.attention.sliding_window_pattern is %u, expected at least 1",
+			arch, 0);
 	enum lap_status status = check_heads(r);
+	if (!status)
+		status = check_experts(r);
 	return status ? status : check_floats(r);
 }
 
 /* What would silently compute something else than the file means. */
 static enum lap_status check_supported(const struct reader *r)
 {
-	char key[MAX_NAME];
-	uint32_t n_expert = 0, n_parts = 0;
-	make_key(r, key, "expert_count");
-	enum lap_status status = gguf_u32(r->g, key, &n_expert, r->err);
-	if (!status)
-		status = gguf_u32(r->g, "split.count", &n_parts, r->err);
+	uint32_t n_parts = 0;
+	enum lap_status status = gguf_u32(r->g, "split.count", &n_parts, r->err);
 	if (status)
 		return status;
-	if (n_expert)
-		return BAD(r, "%s is %u, expected 0: mixture of experts is not supported yet", key,
-			n_expert);
 	if (n_parts > 1)
 		return BAD(r, "one part of a model split into %u, expected a whole one: merge them",
 			n_parts);
@@ -249,39 +299,91 @@ static enum lap_status read_hparams(const struct reader *r)
 
 /* ---- tensors ----------------------------------------------------------------------------------- */
 
-/* Row names that contain a dot are whole ("attn_q.bias"), the others stand for their ".weight". */
-static enum lap_status read_tensor(const struct reader *r, const char *prefix, const char *row,
-	uint32_t n_rows, uint32_t n_cols, bool needed, struct tensor *out)
+/* What a row of model.def asks for. */
+struct wanted {
+	const char *
+		name; /* with a dot it is whole ("attn_q.bias"), else it stands for its ".weight" */
+	uint32_t n_rows, n_cols;
+	uint32_t n_experts; /* 0: a matrix, or a vector where n_rows is 1 */
+	bool needed;
+};
+
+/* Rows (of a vector: elements) of another tensor that a field may be. */
+struct part {
+	size_t field; /* offset in struct layer */
+	const char *holder;
+	uint32_t first, total;
+	bool when;
+};
+
+static void make_name(char name[MAX_NAME], const char *prefix, const char *row)
+{
+	snprintf(name, MAX_NAME, "%s%s%s", prefix, row, strchr(row, '.') ? "" : ".weight");
+}
+
+static enum lap_status refuse_shape(
+	const struct reader *r, const struct gguf_tensor *t, const struct wanted *w)
+{
+	char found[128] = "", expected[128];
+	for (uint32_t i = t->n_dims; i-- > 0;)
+		snprintf(found + strlen(found), sizeof found - strlen(found), "%s%llu",
+			i + 1 == t->n_dims ? "" : ", ", (ull)t->dims[i]);
+	if (w->n_experts)
+		snprintf(expected, sizeof expected, "%u, %u, %u", w->n_experts, w->n_rows,
+			w->n_cols);
+	else if (w->n_rows == 1)
+		snprintf(expected, sizeof expected, "%u", w->n_cols);
+	else
+		snprintf(expected, sizeof expected, "%u, %u", w->n_rows, w->n_cols);
+	return BAD(r, "%s is [%s], expected [%s]", t->name, found, expected);
+}
+
+static enum lap_status read_tensor(
+	const struct reader *r, const char *prefix, const struct wanted *w, struct tensor *out)
 {
 	char name[MAX_NAME];
-	snprintf(name, sizeof name, "%s%s%s", prefix, row, strchr(row, '.') ? "" : ".weight");
+	make_name(name, prefix, w->name);
 	const struct gguf_tensor *t = gguf_find_tensor(r->g, name);
 	if (!t)
-		return needed ? BAD(r, "the tensor %s is missing", name) : LAP_OK;
-	if (t->dims[0] != n_cols || t->dims[1] != n_rows || t->dims[2] != 1 || t->dims[3] != 1) {
-		char found[128];
-		if (t->n_dims > 2)
-			snprintf(found, sizeof found, "[%llu, %llu, %llu, %llu]", (ull)t->dims[3],
-				(ull)t->dims[2], (ull)t->dims[1], (ull)t->dims[0]);
-		else if (t->n_dims == 2)
-			snprintf(found, sizeof found, "[%llu, %llu]", (ull)t->dims[1],
-				(ull)t->dims[0]);
-		else
-			snprintf(found, sizeof found, "[%llu]", (ull)t->dims[0]);
-		if (n_rows == 1)
-			return BAD(r, "%s is %s, expected [%u]", name, found, n_cols);
-		return BAD(r, "%s is %s, expected [%u, %u]", name, found, n_rows, n_cols);
-	}
+		return w->needed ? BAD(r, "the tensor %s is missing", name) : LAP_OK;
+	uint64_t n_experts = w->n_experts ? w->n_experts : 1, n_rows;
+	if (t->dims[0] != w->n_cols || t->dims[1] != w->n_rows || t->dims[2] != n_experts ||
+		t->dims[3] != 1)
+		return refuse_shape(r, t, w);
+	if (!size_mul(n_experts, w->n_rows, &n_rows) || n_rows > UINT32_MAX)
+		return BAD(r, "%s has %llu rows, expected less than 2^32", name, (ull)n_rows);
 	if (n_rows == 1 && t->weight != WEIGHT_f32)
 		return BAD(r, "%s is %s, expected F32, as all vectors", name,
 			weight_format(t->weight)->label);
 	*out = (struct tensor){.name = t->name,
 		.weight = t->weight,
-		.n_rows = n_rows,
-		.n_cols = n_cols,
+		.n_rows = (uint32_t)n_rows,
+		.n_cols = w->n_cols,
+		.n_experts = w->n_experts,
 		.data = t->data,
 		.n_bytes = t->n_bytes};
 	return LAP_OK;
+}
+
+/* True when the holder is there in the size that holds the field as a part: *out is that part. */
+static bool read_part(const struct reader *r, const char *prefix, const struct wanted *w,
+	const struct part *part, struct tensor *out)
+{
+	char name[MAX_NAME];
+	make_name(name, prefix, part->holder);
+	const struct gguf_tensor *t = part->when ? gguf_find_tensor(r->g, name) : NULL;
+	bool vector = w->n_rows == 1;
+	if (!t || t->dims[2] != 1 || t->dims[vector ? 0 : 1] != part->total ||
+		(vector ? t->n_dims != 1 || t->weight != WEIGHT_f32 : t->dims[0] != w->n_cols))
+		return false;
+	uint64_t unit = vector ? sizeof(float) : t->n_bytes / part->total;
+	*out = (struct tensor){.name = t->name,
+		.weight = t->weight,
+		.n_rows = w->n_rows,
+		.n_cols = w->n_cols,
+		.data = t->data + part->first * unit,
+		.n_bytes = (vector ? w->n_cols : w->n_rows) * unit};
+	return true;
 }
 
 /* The embedding has the last word on the size of the vocabulary; the tokens must agree with it. */
@@ -302,6 +404,49 @@ static enum lap_status read_n_vocab(const struct reader *r)
 	return LAP_OK;
 }
 
+/* The parts of model.def for this model. */
+static size_t list_parts(const struct reader *r, struct part parts[16])
+{
+	const struct hparams *h = r->h;
+	const struct arch *arch = r->arch;
+	size_t n = 0;
+#define PART(field, holder, first, total, when) \
+	parts[n++] =                            \
+		(struct part){offsetof(struct layer, field), holder, first, total, (when) != 0};
+#include "model.def"
+	(void)h, (void)arch;
+	return n;
+}
+
+static enum lap_status read_layer_tensor(const struct reader *r, const char *prefix,
+	const struct wanted *w, struct layer *l, size_t field)
+{
+	struct part parts[16];
+	struct tensor *out = (struct tensor *)(void *)((char *)l + field);
+	size_t n = list_parts(r, parts);
+	for (size_t i = 0; i < n; i++)
+		if (parts[i].field == field && read_part(r, prefix, w, &parts[i], out))
+			return LAP_OK;
+	return read_tensor(r, prefix, w, out);
+}
+
+/* What model.def does not say: windows and ropes that change from layer to layer. */
+static void set_layer_kind(const struct reader *r, uint32_t il, struct layer *l)
+{
+	const struct hparams *h = r->h;
+	const struct arch *arch = r->arch;
+	bool windowed = arch->full_every && h->n_swa && (il + 1) % h->full_every != 0;
+	bool turns = arch->rope != ARCH_ROPE_NONE &&
+		!(arch->no_rope_every && (il + 1) % arch->no_rope_every == 0);
+	l->mixer = MIXER_ATTENTION;
+	l->kv_layer = il;
+	l->window = windowed ? h->n_swa : 0;
+	l->rope = !turns                                    ? LAYER_ROPE_NONE
+		: windowed && arch->flags & ARCH_LOCAL_ROPE ? LAYER_ROPE_LOCAL
+							    : LAYER_ROPE_MODEL;
+	l->experts = l->ffn_gate_inp.data != NULL;
+}
+
 static enum lap_status read_layer(const struct reader *r, uint32_t il, struct layer *l)
 {
 	const struct hparams *h = r->h;
@@ -309,20 +454,31 @@ static enum lap_status read_layer(const struct reader *r, uint32_t il, struct la
 	enum lap_status status = LAP_OK;
 	char prefix[32];
 	snprintf(prefix, sizeof prefix, "blk.%u.", il);
-#define LAYER_TENSOR(field, name, n_rows, n_cols, needed) \
-	if (!status)                                      \
-		status = read_tensor(r, prefix, name, n_rows, n_cols, needed, &l->field);
+#define LAYER_TENSOR(field, name, n_rows, n_cols, needed)                                    \
+	if (!status) {                                                                       \
+		struct wanted w = {name, n_rows, n_cols, 0, (needed) != 0};                  \
+		status = read_layer_tensor(r, prefix, &w, l, offsetof(struct layer, field)); \
+	}
+#define LAYER_EXPERTS(field, name, n_rows, n_cols, needed)                                   \
+	if (!status) {                                                                       \
+		struct wanted w = {name, n_rows, n_cols, h->n_expert, (needed) != 0};        \
+		status = read_layer_tensor(r, prefix, &w, l, offsetof(struct layer, field)); \
+	}
 #include "model.def"
+	set_layer_kind(r, il, l);
 	return status;
 }
 
 static enum lap_status read_tensors(const struct reader *r, struct model *m)
 {
 	const struct hparams *h = r->h;
+	const struct arch *arch = r->arch;
 	enum lap_status status = read_n_vocab(r);
-#define TENSOR(field, name, n_rows, n_cols, needed) \
-	if (!status)                                \
-		status = read_tensor(r, "", name, n_rows, n_cols, needed, &m->field);
+#define TENSOR(field, name, n_rows, n_cols, needed)                         \
+	if (!status) {                                                      \
+		struct wanted w = {name, n_rows, n_cols, 0, (needed) != 0}; \
+		status = read_tensor(r, "", &w, &m->field);                 \
+	}
 #include "model.def"
 	if (status)
 		return status;

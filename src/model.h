@@ -9,7 +9,12 @@
 #include "arch.h"
 #include "gguf.h"
 
-enum rope_scaling { ROPE_SCALING_NONE, ROPE_SCALING_LINEAR, ROPE_SCALING_YARN };
+enum rope_scaling {
+	ROPE_SCALING_NONE,
+	ROPE_SCALING_LINEAR,
+	ROPE_SCALING_YARN, /* Peng et al. 2023 */
+	ROPE_SCALING_LONG, /* LongRoPE, Ding et al. 2024: divisors for short and for long contexts */
+};
 
 /* Hyperparameters.  One field per REQUIRED and OPTIONAL row of model.def, of these kinds. */
 typedef uint32_t hparam_u32;
@@ -23,17 +28,42 @@ struct hparams {
 	enum rope_scaling rope_scaling;
 };
 
-/* A matrix [n_rows][n_cols] row-major, or a vector (n_rows 1).  data NULL: the file has none. */
+/* Rows of q, and of k or v, that attention works on. */
+static inline uint32_t n_q(const struct hparams *h)
+{
+	return h->n_head * h->head_dim;
+}
+
+static inline uint32_t n_kv(const struct hparams *h)
+{
+	return h->n_head_kv * h->head_dim;
+}
+
+/* A matrix [n_rows][n_cols] row-major, or a vector (n_rows 1).  data NULL: the file has none.
+ * Experts: n_experts matrices one behind the other, n_rows counts the rows of them all. */
 struct tensor {
 	const char *name;
 	enum weight weight;
 	uint32_t n_rows, n_cols;
+	uint32_t n_experts; /* 0: a matrix */
 	const uint8_t *data;
 	uint64_t n_bytes;
 };
 
-/* One field per TENSOR row (whole model) and LAYER_TENSOR row (each layer) of model.def. */
+/* What mixes a layer's positions.  Recurrent kinds join here. */
+enum mixer { MIXER_ATTENTION };
+
+/* Which table turns a layer's queries and keys. */
+enum layer_rope { LAYER_ROPE_NONE, LAYER_ROPE_MODEL, LAYER_ROPE_LOCAL };
+
+/* What a layer is made of, and one field per LAYER_TENSOR row of model.def. */
 struct layer {
+	enum mixer mixer;
+	enum layer_rope rope;
+	uint32_t
+		kv_layer; /* whose keys and values it attends to: its own number, or an earlier one */
+	uint32_t window; /* positions it sees, itself among them; 0: all before it */
+	bool experts;    /* its FFN is a mixture of experts */
 #define LAYER_TENSOR(field, name, n_rows, n_cols, needed) struct tensor field;
 #include "model.def"
 };

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kv.h"
 #include "sampler.h"
 
 #define DEFAULT_N_CTX   4096 /* tokens, where the model allows as many */
@@ -46,38 +47,65 @@ static enum lap_status own_buffer(struct lap_session *s, uint64_t n_bytes, enum 
 	return status;
 }
 
-static enum lap_status own_rows(struct lap_session *s, struct rows *rows, uint32_t n_rows,
-	const char *label, struct lap_error *err)
-{
-	uint64_t n_bytes = (uint64_t)n_rows * rows->stride * sizeof(float);
-	return own_buffer(s, n_bytes, MEMORY_DEVICE, label, &rows->view, err);
-}
-
 static enum lap_status create_activations(struct lap_session *s, struct lap_error *err)
 {
-	struct activations *a = &s->activations;
-	activations_shape(a, &s->m->model->h);
-	const struct {
-		struct rows *rows;
-		uint32_t n_rows;
-		const char *label;
-	} list[] = {
-		{&a->x, s->n_batch, "activations x"},
-		{&a->mid, s->n_batch, "activations mid"},
-		{&a->norm, s->n_batch, "activations norm"},
-		{&a->qkv, s->n_batch, "activations qkv"},
-		{&a->q, s->n_batch, "activations q"},
-		{&a->attn, s->n_batch, "activations attn"},
-		{&a->gate, s->n_batch, "activations gate"},
-		{&a->up, s->n_batch, "activations up"},
-		{&a->ff, s->n_batch, "activations ff"},
-		{&a->logits, s->logits_all ? s->n_batch : 1, "logits"},
-	};
-	for (size_t i = 0; i < ARRAY_COUNT(list); i++) {
-		enum lap_status status =
-			own_rows(s, list[i].rows, list[i].n_rows, list[i].label, err);
+	struct activation_shape list[N_ACTIVATIONS];
+	activations_shape(&s->activations, s->m->model, list);
+	for (size_t i = 0; i < N_ACTIVATIONS; i++) {
+		struct rows *rows = list[i].rows;
+		uint64_t n_rows = (uint64_t)s->n_batch * list[i].per_row;
+		if (rows == &s->activations.logits && !s->logits_all)
+			n_rows = 1;
+		if (rows->n == 0)
+			continue;
+		enum lap_status status = own_buffer(s, n_rows * rows->stride * sizeof(float),
+			MEMORY_DEVICE, list[i].name, &rows->view, err);
 		if (status)
 			return status;
+	}
+	return LAP_OK;
+}
+
+/* The largest window of a layer; 0: no layer has one. */
+static uint32_t model_window(const struct model *m)
+{
+	uint32_t window = 0;
+	for (uint32_t il = 0; il < m->h.n_layer; il++)
+		if (m->layers[il].window > window)
+			window = m->layers[il].window;
+	return window;
+}
+
+/* Block tables: in the full one every block is there; window layers go round in fewer blocks, enough
+ * for what a chunk writes and what its first row looks back to. */
+static enum lap_status create_tables(struct lap_session *s, struct lap_error *err)
+{
+	const struct hparams *h = &s->m->model->h;
+	const uint32_t n_blocks = (s->n_ctx - 1) / KV_BLOCK + 1, window = model_window(s->m->model);
+	uint32_t n_ring = n_blocks;
+	if (window && window < s->n_ctx)
+		n_ring = (window + s->n_batch - 1) / KV_BLOCK + 1;
+	if (n_ring < n_blocks)
+		s->n_window_positions = n_ring * KV_BLOCK;
+	else
+		n_ring = n_blocks;
+	s->kv.full = (struct kv_shape){
+		.n_head = h->n_head,
+		.n_head_kv = h->n_head_kv,
+		.head_dim = h->head_dim,
+		.n_blocks = n_blocks,
+		.n_ctx = s->n_ctx,
+	};
+	s->kv.window = s->kv.full;
+	struct kv_shape *shapes[] = {&s->kv.full, &s->kv.window};
+	for (uint32_t t = 0; t < 2; t++) {
+		enum lap_status status = own_buffer(s, n_blocks * sizeof(uint32_t), MEMORY_SHARED,
+			"the block table", &shapes[t]->table, err);
+		if (status)
+			return status;
+		uint32_t *table = s->m->backend->ops->buffer_map(shapes[t]->table.buffer);
+		for (uint32_t i = 0; i < n_blocks; i++)
+			table[i] = t ? i % n_ring : i;
 	}
 	return LAP_OK;
 }
@@ -85,59 +113,74 @@ static enum lap_status create_activations(struct lap_session *s, struct lap_erro
 static enum lap_status create_kv(struct lap_session *s, enum lap_kv_type type_k,
 	enum lap_kv_type type_v, struct lap_error *err)
 {
-	const struct hparams *h = &s->m->model->h;
-	struct kv_shape *shape = &s->kv.shape;
-	uint32_t n_blocks = (s->n_ctx - 1) / KV_BLOCK + 1;
-	uint64_t n_elements = (uint64_t)n_blocks * KV_BLOCK * h->n_head_kv * h->head_dim;
-	*shape = (struct kv_shape){
-		.n_head = h->n_head,
-		.n_head_kv = h->n_head_kv,
-		.head_dim = h->head_dim,
-		.n_blocks = n_blocks,
-		.n_ctx = s->n_ctx,
-	};
-	s->kv.layers = array_alloc(h->n_layer, sizeof(*s->kv.layers));
-	s->kv_buffers = array_alloc(2 * (uint64_t)h->n_layer, sizeof(struct buffer *));
+	const struct model *m = s->m->model;
+	const uint32_t n_layer = m->h.n_layer;
+	const uint64_t n_full = (uint64_t)s->kv.full.n_blocks * KV_BLOCK;
+	s->kv.layers = array_alloc(n_layer, sizeof(*s->kv.layers));
+	s->kv_buffers = array_alloc(2 * (uint64_t)n_layer, sizeof(struct buffer *));
 	if (!s->kv.layers || !s->kv_buffers)
-		return fail_memory(err, "the KV cache's list", h->n_layer);
-	for (uint32_t i = 0; i < 2 * h->n_layer; i++) {
-		struct kv_layer *l = &s->kv.layers[i / 2];
-		bool f16 = (i % 2 ? type_v : type_k) == LAP_KV_F16;
-		struct view *view = i % 2 ? &l->v : &l->k;
-		*(i % 2 ? &l->v_f16 : &l->k_f16) = f16;
-		enum lap_status status = create_buffer(s, n_elements * (f16 ? 2 : 4), MEMORY_DEVICE,
-			"a layer of the KV cache", view, err);
-		if (status)
-			return status;
-		s->kv_buffers[s->n_kv_buffers++] = view->buffer;
+		return fail_memory(err, "the KV cache's list", n_layer);
+	for (uint32_t il = 0; il < n_layer; il++) {
+		struct kv_layer *l = &s->kv.layers[il];
+		bool in_ring = m->layers[il].window && s->n_window_positions;
+		uint64_t n_positions = in_ring ? s->n_window_positions : n_full;
+		l->k_type = (enum kv_type)type_k;
+		l->v_type = (enum kv_type)type_v;
+		if (m->layers[il].kv_layer != il) /* it looks at another's */
+			continue;
+		struct view *views[] = {&l->k, &l->v};
+		for (uint32_t i = 0; i < 2; i++) {
+			uint64_t n_bytes =
+				n_positions * kv_bytes(i ? l->v_type : l->k_type, n_kv(&m->h));
+			enum lap_status status = create_buffer(s, n_bytes, MEMORY_DEVICE,
+				"a layer of the KV cache", views[i], err);
+			if (status)
+				return status;
+			s->kv_buffers[s->n_kv_buffers++] = views[i]->buffer;
+		}
 	}
-	enum lap_status status = own_buffer(s, n_blocks * sizeof(uint32_t), MEMORY_SHARED,
-		"the block table", &shape->table, err);
-	if (status)
-		return status;
-	uint32_t *table = s->m->backend->ops->buffer_map(shape->table.buffer);
-	for (uint32_t i = 0; i < n_blocks; i++)
-		table[i] = i;
 	return LAP_OK;
 }
 
-static enum lap_status create_tail(struct lap_session *s, struct lap_error *err)
+static enum lap_status write_rope_table(
+	struct lap_session *s, bool local, struct view view, struct lap_error *err)
+{
+	struct backend *b = s->m->backend;
+	float *table = array_alloc(view.n_bytes, 1);
+	if (!table)
+		return fail_memory(err, "the table of angles", view.n_bytes);
+	rope_table(s->m->model, s->n_ctx, local, table);
+	enum lap_status status = b->ops->write(b, view, table, view.n_bytes, err);
+	free(table);
+	return status;
+}
+
+static enum lap_status create_step(struct lap_session *s, struct lap_error *err)
 {
 	struct backend *b = s->m->backend;
 	const struct hparams *h = &s->m->model->h;
-	uint32_t n_slices = (s->n_ctx - 1) / ATTN_SLICE + 1, n_pairs = h->n_rot / 2;
-	uint64_t n_history = (uint64_t)s->n_ctx + h->n_vocab;
+	struct step_buffers *sb = &s->step_buffers;
+	const uint64_t n_slots = (uint64_t)s->n_batch * h->n_expert_used;
+	const uint64_t rope_bytes = (uint64_t)s->n_ctx * (h->n_rot / 2) * 2 * sizeof(float);
+	const uint64_t n_history = (uint64_t)s->n_ctx + h->n_vocab;
+	const bool local = s->m->model->arch->flags & ARCH_LOCAL_ROPE;
 	struct view sequence, ring;
 	const struct {
 		struct view *view;
-		uint64_t n_bytes;
+		uint64_t n_bytes; /* 0: not needed */
 		enum memory memory;
 		const char *label;
 	} list[] = {
-		{&s->partial, (uint64_t)h->n_head * n_slices * (2 + h->head_dim) * sizeof(float),
+		{&sb->partial,
+			(uint64_t)h->n_head * attention_slices(s->n_ctx, 0) * (2 + h->head_dim) *
+				sizeof(float),
 			MEMORY_DEVICE, "partial attention"},
-		{&s->rope, (uint64_t)s->n_ctx * n_pairs * 2 * sizeof(float), MEMORY_DEVICE,
-			"the table of angles"},
+		{&sb->rope, rope_bytes, MEMORY_DEVICE, "the table of angles"},
+		{&sb->rope_local, local ? rope_bytes : 0, MEMORY_DEVICE,
+			"the table of local angles"},
+		{&sb->routes, n_slots * sizeof(struct expert_route), MEMORY_DEVICE, "routes"},
+		{&sb->tiles, n_slots ? expert_tiles_bytes(h->n_expert, (uint32_t)n_slots) : 0,
+			MEMORY_DEVICE, "experts' tiles"},
 		{&s->tail.results, sizeof(struct sample_result), MEMORY_DEVICE, "sampled tokens"},
 		{&s->tail.scratch, (uint64_t)s->activations.logits.stride * sizeof(float),
 			MEMORY_DEVICE, "scaled logits"},
@@ -154,12 +197,13 @@ static enum lap_status create_tail(struct lap_session *s, struct lap_error *err)
 		{&s->decode.sizes, MAX_SIZES * sizeof(struct dispatch_size), MEMORY_SHARED,
 			"the sizes of decode"},
 	};
-	for (size_t i = 0; i < ARRAY_COUNT(list); i++) {
-		enum lap_status status = own_buffer(
-			s, list[i].n_bytes, list[i].memory, list[i].label, list[i].view, err);
-		if (status)
-			return status;
-	}
+	enum lap_status status = LAP_OK;
+	for (size_t i = 0; i < ARRAY_COUNT(list) && !status; i++)
+		if (list[i].n_bytes)
+			status = own_buffer(s, list[i].n_bytes, list[i].memory, list[i].label,
+				list[i].view, err);
+	if (status)
+		return status;
 	s->tail.sequences = sequence;
 	s->tail.ring = ring;
 	s->tail.n_ctx = s->n_ctx;
@@ -167,22 +211,33 @@ static enum lap_status create_tail(struct lap_session *s, struct lap_error *err)
 	s->ring = b->ops->buffer_map(ring.buffer);
 	s->prefill.step = b->ops->buffer_map(s->prefill.step_view.buffer);
 	s->decode.step = b->ops->buffer_map(s->decode.step_view.buffer);
-
 	s->tokens = array_alloc(s->n_ctx, sizeof(*s->tokens));
 	s->history = array_alloc(n_history, sizeof(*s->history));
-	float *table = array_alloc((uint64_t)s->n_ctx * n_pairs, 2 * sizeof(*table));
-	enum lap_status status = LAP_OK;
-	if (!s->tokens || !s->history || !table)
-		status = fail_memory(err, "a session", n_history * sizeof(uint32_t));
-	else {
-		rope_table(s->m->model, s->n_ctx, table);
-		status = b->ops->write(b, s->rope, table, s->rope.n_bytes, err);
-	}
-	free(table);
+	if (!s->tokens || !s->history)
+		return fail_memory(err, "a session", n_history * sizeof(uint32_t));
+	status = write_rope_table(s, false, sb->rope, err);
+	if (!status && local)
+		status = write_rope_table(s, true, sb->rope_local, err);
 	return status;
 }
 
 /* ---- create and destroy ---- */
+
+/* Quantised rows of K and V are cut into units, which heads must fill. */
+static enum lap_status check_kv_types(
+	const struct lap_session *s, const struct lap_session_options *o, struct lap_error *err)
+{
+	uint32_t head_dim = s->m->model->h.head_dim;
+	bool quantised = o->type_k == LAP_KV_Q8_0 || o->type_k == LAP_KV_Q4_0 ||
+		o->type_v == LAP_KV_Q8_0 || o->type_v == LAP_KV_Q4_0;
+	if (quantised && head_dim % KV_UNIT)
+		return fail(err, LAP_USAGE,
+			"heads of %u elements cannot be kept as q8_0 or q4_0, expected a multiple "
+			"of "
+			"%u: use f16 or f32",
+			(unsigned)head_dim, (unsigned)KV_UNIT);
+	return LAP_OK;
+}
 
 enum lap_status lap_session_create(struct lap_model *m, const struct lap_session_options *options,
 	struct lap_session **session, struct lap_error *err)
@@ -210,11 +265,15 @@ enum lap_status lap_session_create(struct lap_model *m, const struct lap_session
 			"a context of %u tokens is longer than the %u that the model was trained "
 			"on",
 			(unsigned)s->n_ctx, (unsigned)n_ctx_train);
-	enum lap_status status = create_activations(s, err);
+	enum lap_status status = check_kv_types(s, o, err);
+	if (!status)
+		status = create_activations(s, err);
+	if (!status)
+		status = create_tables(s, err);
 	if (!status)
 		status = create_kv(s, o->type_k, o->type_v, err);
 	if (!status)
-		status = create_tail(s, err);
+		status = create_step(s, err);
 	if (status) {
 		lap_session_destroy(s);
 		return status;
@@ -253,10 +312,16 @@ void lap_session_clear(struct lap_session *session)
 
 void session_truncate(struct lap_session *s, uint32_t n)
 {
+	/* Window layers go round: what row n looks back to must not have been overwritten. */
+	uint32_t window = s->n_window_positions ? model_window(s->m->model) : 0;
+	if (window && n < s->n_past && n + s->n_window_positions < s->n_written + window)
+		n = 0;
 	if (s->n_past > n)
 		s->n_past = n;
 	if (s->n_prefill > n)
 		s->n_prefill = n;
+	if (n == 0)
+		s->n_written = 0;
 }
 
 /* ---- plans ---- */
@@ -271,7 +336,7 @@ enum lap_status session_plan(
 		.step = prepared->step_view,
 		.sizes = prepared->sizes,
 	};
-	forward(plan, s->m->model, &s->m->weights, &s->activations, &s->kv, s->partial, s->rope,
+	forward(plan, s->m->model, &s->m->weights, &s->activations, &s->kv, &s->step_buffers,
 		role == ROLE_DECODE || s->logits_all);
 	if (role == ROLE_DECODE) {
 		plan_sample(plan, s->activations.logits, &s->tail);
@@ -353,6 +418,8 @@ static enum lap_status prefill_chunk(
 	if (s->n_prefill == s->n_past)
 		s->n_prefill += n;
 	s->n_past += n;
+	if (s->n_written < s->n_past)
+		s->n_written = s->n_past;
 	return LAP_OK;
 }
 
@@ -418,6 +485,13 @@ enum lap_status session_begin_decode(struct lap_session *s, int32_t token, struc
 	return LAP_OK;
 }
 
+void session_note_written(struct lap_session *s)
+{
+	const struct step_row *row = (const struct step_row *)(s->decode.step + 1);
+	if (s->n_written <= row->pos)
+		s->n_written = row->pos + 1;
+}
+
 enum lap_status session_submit_decode(
 	struct lap_session *s, uint32_t n_steps, uint64_t *ticket, struct lap_error *err)
 {
@@ -451,6 +525,7 @@ enum lap_status session_step(
 		status = read_logits(s, 1, logits, err);
 	if (!status)
 		s->tokens[s->n_past++] = token;
+	session_note_written(s);
 	return status;
 }
 

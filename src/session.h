@@ -9,7 +9,7 @@
 
 #include "engine.h"
 
-#define SESSION_MAX_BUFFERS 24 /* beside those of the KV cache */
+#define SESSION_MAX_BUFFERS 48 /* beside those of the KV cache */
 
 /* A recorded plan with the step it reads. */
 struct prepared {
@@ -28,13 +28,15 @@ struct lap_session {
 	int32_t *tokens;    /* [n_ctx] that the KV cache holds */
 	uint32_t n_past;    /* how many */
 	uint32_t n_prefill; /* of them, from the start, computed by prefill */
+	uint32_t n_written; /* positions that the KV cache was ever filled to since it was empty */
 
 	/* where it lives */
 	struct buffer *buffers[SESSION_MAX_BUFFERS], **kv_buffers;
 	uint32_t n_buffers, n_kv_buffers;
 	struct activations activations;
 	struct kv_cache kv;
-	struct view partial, rope;
+	uint32_t n_window_positions; /* that the cache of window layers keeps; 0: all */
+	struct step_buffers step_buffers;
 	struct tail tail;
 	struct sequence *sequence;     /* mapped */
 	const struct ring_entry *ring; /* mapped */
@@ -52,7 +54,8 @@ struct lap_session {
 enum lap_status session_plan(
 	struct lap_session *s, enum role role, struct plan *plan, struct lap_error *err);
 
-/* Forgets all tokens from position n on. */
+/* Forgets all tokens from position n on; all of them when a layer's window before n was overwritten
+ * since. */
 void session_truncate(struct lap_session *s, uint32_t n);
 
 /* Computes n tokens behind those the session holds, without logits unless the session was created
@@ -67,6 +70,9 @@ enum lap_status session_begin_decode(struct lap_session *s, int32_t token, struc
 /* Submits n decode steps; *ticket is what backend wait takes. */
 enum lap_status session_submit_decode(
 	struct lap_session *s, uint32_t n_steps, uint64_t *ticket, struct lap_error *err);
+
+/* Takes note of how far decode steps went; nothing may be in flight. */
+void session_note_written(struct lap_session *s);
 
 /* One decode step on a given token, for tests and validation: logits[n_vocab] of its row. */
 enum lap_status session_step(
