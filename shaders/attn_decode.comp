@@ -1,4 +1,4 @@
-/* attn_decode: one slice of ATTN_SLICE positions for all query heads of a KV head, for one row of the
+/* attn_decode: one slice of ATTN_SLICE positions, of those the window touches, for all query heads of a KV head, for one row of the
  * step.  Writes the slice's maximum score, the sum of exp(score - maximum), and the values weighted
  * by them: attn_reduce merges the slices.
  *
@@ -37,7 +37,7 @@ vec4 scores_of(uint at)
 		vec2 k = k_pair(at + i);
 		sum += k.x * queries[2 * i] + k.y * queries[2 * i + 1];
 	}
-	return sum * args.scale;
+	return softcapped(sum * args.scale, args.softcap);
 }
 
 void main()
@@ -45,13 +45,16 @@ void main()
 	uint head_kv = gl_WorkGroupID.x, slice = gl_WorkGroupID.y, row = gl_WorkGroupID.z;
 	if (head_kv >= args.n_head_kv || slice >= args.n_slices || row >= step_head.n_rows)
 		return;
-	uint n_gqa = args.n_head / args.n_head_kv, first = slice * ATTN_SLICE;
+	uint n_gqa = args.n_head / args.n_head_kv;
 	step_row r = step_rows[row];
-	/* Positions of this slice that the row sees; the cache beyond them may hold anything. */
-	uint n = min(ATTN_SLICE, max(r.pos + 1, first) - first);
+	uint start = WINDOW_START(r.pos, args.window);
+	uint first = (start / ATTN_SLICE + slice) * ATTN_SLICE;
+	/* The row sees begin .. n - 1 of this slice; the cache beside them may hold anything. */
+	uint begin = max(start, first) - first, n = min(ATTN_SLICE, max(r.pos + 1, first) - first);
 	uint n_pairs = HEAD_DIM / 2, n_parts = LANES / n_pairs;
 	uint pair = lane % n_pairs, part = lane / n_pairs;
-	if (lane < n)
+	bool is_seen = lane >= begin && lane < n;
+	if (is_seen)
 		pairs[lane] = kv_element(r.seq, first + lane, head_kv) / 2;
 
 	for (uint head = head_kv * n_gqa; head < (head_kv + 1) * n_gqa; head += HEADS) {
@@ -62,15 +65,15 @@ void main()
 				? q[row * args.stride_q + (head + h) * HEAD_DIM + d] : 0.0;
 		}
 		barrier();
-		vec4 score = lane < n ? scores_of(pairs[lane]) : vec4(ATTN_NONE);
+		vec4 score = is_seen ? scores_of(pairs[lane]) : vec4(ATTN_NONE);
 		vec4 maximum = group_max(score);
-		vec4 weight = lane < n ? exp(score - maximum) : vec4(0);
+		vec4 weight = is_seen ? exp(score - maximum) : vec4(0);
 		weights[lane] = weight;
 		vec4 sum = group_sum(weight);
 
 		vec4 even = vec4(0), odd = vec4(0);
 		if (part < n_parts)
-			for (uint i = part; i < n; i += n_parts) {
+			for (uint i = begin + part; i < n; i += n_parts) {
 				vec2 v = v_pair(pairs[i] + pair);
 				even += v.x * weights[i];
 				odd += v.y * weights[i];

@@ -1,6 +1,6 @@
 /* attn_prefill: causal attention of a head for a tile of ROWS rows of the step, which belong to one
  * sequence.  Blocks of 32 positions come in order, with a running maximum and sum for each row
- * (online softmax); blocks beyond the tile's last position are not read.
+ * (online softmax), from the block of the first position that some row sees to that of the last.
  *
  * For the scores a lane is a position; for the running sums it is a row; for the values it owns pairs
  * of columns.  A block without positions for a row leaves that row exactly as it was, so the result
@@ -14,6 +14,7 @@ layout(std430, set = 0, binding = 4) readonly buffer step_buffer {
 	step_header step_head;
 	step_row step_rows[];
 };
+layout(std430, set = 0, binding = 6) readonly buffer sink_buffer { float sinks[]; };
 #define KV_READ
 #define KV_FIRST_BINDING 2
 #define TABLE_BINDING    5
@@ -38,21 +39,21 @@ void score_position(uint at)
 		a += k.x * queries[2 * i][0] + k.y * queries[2 * i + 1][0];
 		b += k.x * queries[2 * i][1] + k.y * queries[2 * i + 1][1];
 	}
-	weights[lane][0] = a * args.scale;
-	weights[lane][1] = b * args.scale;
+	weights[lane][0] = softcapped(a * args.scale, args.softcap);
+	weights[lane][1] = softcapped(b * args.scale, args.softcap);
 }
 
-/* Turns the scores of row `lane` in this block into weights; n of its positions count. */
-void weigh_row(uint n, inout float maximum, inout float sum)
+/* Turns the scores of row `lane` in this block into weights; positions begin .. end - 1 count. */
+void weigh_row(uint begin, uint end, inout float maximum, inout float sum)
 {
 	uint half_tile = lane / 4, component = lane % 4;
 	float old = maximum;
-	for (uint i = 0; i < n; i++)
+	for (uint i = begin; i < end; i++)
 		maximum = max(maximum, weights[i][half_tile][component]);
-	float factor = n > 0 ? exp(old - maximum) : 1.0;
+	float factor = begin < end ? exp(old - maximum) : 1.0;
 	sum *= factor;
 	for (uint i = 0; i < LANES; i++) {
-		float weight = i < n ? exp(weights[i][half_tile][component] - maximum) : 0.0;
+		float weight = i >= begin && i < end ? exp(weights[i][half_tile][component] - maximum) : 0.0;
 		weights[i][half_tile][component] = weight;
 		sum += weight;
 	}
@@ -67,10 +68,15 @@ void main()
 	uint n_rows = min(step_head.n_rows - first_row, ROWS);
 	uint seq = step_rows[first_row].seq;
 	uint head_kv = head / (args.n_head / args.n_head_kv);
-	uint n_kv = 0; /* positions that some row of the tile sees */
-	for (uint t = 0; t < n_rows; t++)
-		n_kv = max(n_kv, step_rows[first_row + t].pos + 1);
-	uint row_n_kv = lane < n_rows ? step_rows[first_row + lane].pos + 1 : 0;
+	uint start = ~0u, n_kv = 0; /* some row of the tile sees start .. n_kv - 1 */
+	for (uint t = 0; t < n_rows; t++) {
+		uint pos = step_rows[first_row + t].pos;
+		start = min(start, WINDOW_START(pos, args.window));
+		n_kv = max(n_kv, pos + 1);
+	}
+	uint row_pos = lane < n_rows ? step_rows[first_row + lane].pos : 0;
+	uint row_start = WINDOW_START(row_pos, args.window);
+	uint row_n_kv = lane < n_rows ? row_pos + 1 : 0;
 	float row_maximum = ATTN_NONE, row_sum = 0;
 
 	for (uint i = lane; i < HEAD_DIM * ROWS; i += LANES) {
@@ -83,17 +89,17 @@ void main()
 		for (uint i = 0; i < ROWS / 4; i++)
 			values[p][0][i] = values[p][1][i] = vec4(0);
 
-	for (uint first = 0; first < n_kv; first += LANES) {
-		uint n = min(n_kv - first, LANES);
+	for (uint first = start / LANES * LANES; first < n_kv; first += LANES) {
+		uint begin = max(start, first) - first, n = min(n_kv - first, LANES);
 		barrier(); /* the block before is done with the shared arrays */
-		if (lane < n) {
+		if (lane >= begin && lane < n) {
 			pairs[lane] = kv_element(seq, first + lane, head_kv) / 2;
 			score_position(pairs[lane]);
 		}
 		barrier();
 		if (lane < ROWS) {
-			uint row_n = min(max(row_n_kv, first) - first, LANES);
-			weigh_row(row_n, row_maximum, row_sum);
+			weigh_row(max(row_start, first) - first,
+				min(max(row_n_kv, first) - first, LANES), row_maximum, row_sum);
 		}
 		barrier();
 		vec4 factor[2] = vec4[2](vec4(factors[0], factors[1], factors[2], factors[3]),
@@ -106,7 +112,7 @@ void main()
 				values[p][0][i] *= factor[i];
 				values[p][1][i] *= factor[i];
 			}
-			for (uint j = 0; j < n; j++) {
+			for (uint j = begin; j < n; j++) {
 				vec2 v = v_pair(pairs[j] + pair);
 				for (uint i = 0; i < ROWS / 4; i++) {
 					values[p][0][i] += v.x * weights[j][i];
@@ -116,6 +122,8 @@ void main()
 		}
 	}
 
+	if (args.has_sinks != 0) /* above 80 hardly anything is left of the values */
+		row_sum += exp(min(sinks[head] - row_maximum, 80.0));
 	if (lane < ROWS)
 		sums[lane] = row_sum;
 	barrier();

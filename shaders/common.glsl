@@ -60,6 +60,25 @@ uint floats_to_half(vec2 f)
 	return float_to_half(f.x) | float_to_half(f.y) << 16;
 }
 
+/* ---- caps ---- */
+
+/* cap * tanh(y / cap), or y where the cap is 0.  Some drivers' tanh overflows: this one cannot. */
+float softcapped(float y, float cap)
+{
+	if (cap == 0)
+		return y;
+	float e = exp(-2 * abs(y) / cap);
+	return (y < 0 ? -cap : cap) * (1 - e) / (1 + e);
+}
+
+vec4 softcapped(vec4 y, float cap)
+{
+	if (cap == 0)
+		return y;
+	return vec4(softcapped(y.x, cap), softcapped(y.y, cap), softcapped(y.z, cap),
+		softcapped(y.w, cap));
+}
+
 /* ---- the weights of a per-weight kernel ---- */
 
 #ifdef LP_WEIGHT_FORMAT

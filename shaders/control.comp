@@ -74,17 +74,24 @@ bool row_advance(uint row)
 	return true;
 }
 
+uint ceil_div(uint a, uint b)
+{
+	return a / b + (a % b != 0 ? 1 : 0);
+}
+
+/* As sizes_update in src/plan.c. */
 void size_update(uint i, uint n_rows, uint kv, bool done)
 {
 	uvec3 size = uvec3(0);
-	uint rule = sizes[i].rule, divisor = sizes[i].divisor;
-	uint rounded = divisor - 1;
+	uint rule = sizes[i].rule, divisor = sizes[i].divisor, window = sizes[i].window;
 	if (!done && sizes[i].groups_x != 0) { /* an unused entry has no groups */
 		size = uvec3(sizes[i].groups_x, sizes[i].groups_y, 1);
 		if (rule == SIZE_ROWS)
-			size.z = (n_rows + rounded) / divisor;
+			size.z = ceil_div(n_rows * sizes[i].factor, divisor) + sizes[i].extra;
 		if (rule == SIZE_KV)
-			size.yz = uvec2((kv + rounded) / divisor, n_rows);
+			size.yz = uvec2(ceil_div(kv, divisor), n_rows);
+		if (rule == SIZE_KV && window != 0) /* slices that a window can touch */
+			size.y = min(size.y, ceil_div(window - 1, divisor) + 1);
 	}
 	sizes[i].x = size.x;
 	sizes[i].y = size.y;

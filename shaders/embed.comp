@@ -1,4 +1,5 @@
-/* embed: x[row] = the dequantised row `token` of the embedding, where the chunk holds that token.
+/* embed: x[row] = scale * (dequantised row of the token, or of the position) (+ residual), where the chunk
+ * holds that row.
  * One workgroup for a row of the step; a lane takes whole units. */
 layout(local_size_x = 64) in;
 layout(push_constant) uniform push { embed_args args; };
@@ -7,13 +8,14 @@ layout(std430, set = 0, binding = 2) readonly buffer step_buffer {
 	step_header step_head;
 	step_row step_rows[];
 };
+layout(std430, set = 0, binding = 3) readonly buffer residual_buffer { float residual[]; };
 
 void main()
 {
 	uint row = gl_WorkGroupID.z;
 	if (flat_group() != 0 || row >= step_head.n_rows)
 		return;
-	uint token = step_rows[row].token;
+	uint token = args.by_pos != 0 ? step_rows[row].pos : step_rows[row].token;
 	if (token < args.first_row || token - args.first_row >= args.n_weight_rows)
 		return;
 	uint n_units = (args.n_embd + UNIT - 1) / UNIT;
@@ -21,7 +23,12 @@ void main()
 		vec4 w[8];
 		weight_decode((token - args.first_row) * args.row_bytes, unit, w);
 		uint n = min(args.n_embd - unit * UNIT, UNIT), at = row * args.stride + unit * UNIT;
-		for (uint i = 0; i < n; i++)
-			x[at + i] = w[i / 4][i % 4];
+		uint residual_at = row * args.stride_residual + unit * UNIT;
+		for (uint i = 0; i < n; i++) {
+			float value = args.scale * w[i / 4][i % 4];
+			if (args.has_residual != 0)
+				value += residual[residual_at + i];
+			x[at + i] = value;
+		}
 	}
 }

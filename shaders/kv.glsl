@@ -1,11 +1,13 @@
-/* The KV cache: where a position of a sequence lies (the block table), and elements of K and V, stored
- * as floats or as pairs of halves.  The one place that knows the layout of a cache.
+/* The KV cache: where a position of a sequence lies (the block table), and elements of K and V in each of
+ * the types.  The one place on a device that knows the layout of a cache; its twin is src/kv.c, and
+ * src/kv.h describes the quantised types.  The type is a specialization constant: one branch of each
+ * function is compiled.
  *
  * The includer defines KV_READ or KV_WRITE, KV_FIRST_BINDING (of k, v follows) and TABLE_BINDING,
  * and has `args` with n_head_kv and n_blocks. */
 #define HEAD_DIM (SPEC & 0xFFFFu)
-#define K_F16    ((SPEC & ATTN_K_F16) != 0)
-#define V_F16    ((SPEC & ATTN_V_F16) != 0)
+#define K_TYPE   (SPEC >> ATTN_K_SHIFT & ATTN_TYPE_MASK)
+#define V_TYPE   (SPEC >> ATTN_V_SHIFT & ATTN_TYPE_MASK)
 
 layout(std430, set = 0, binding = TABLE_BINDING) readonly buffer table_buffer { uint block_table[]; };
 
@@ -17,48 +19,121 @@ uint kv_element(uint seq, uint pos, uint head_kv)
 }
 
 #ifdef KV_READ
-layout(std430, set = 0, binding = KV_FIRST_BINDING) readonly buffer k_halves { uint k_f16[]; };
+layout(std430, set = 0, binding = KV_FIRST_BINDING) readonly buffer k_buffer { uint k_words[]; };
 layout(std430, set = 0, binding = KV_FIRST_BINDING) readonly buffer k_floats { vec2 k_f32[]; };
-layout(std430, set = 0, binding = KV_FIRST_BINDING + 1) readonly buffer v_halves { uint v_f16[]; };
+layout(std430, set = 0, binding = KV_FIRST_BINDING + 1) readonly buffer v_buffer { uint v_words[]; };
 layout(std430, set = 0, binding = KV_FIRST_BINDING + 1) readonly buffer v_floats { vec2 v_f32[]; };
+
+#define UNIT_PAIRS (KV_UNIT / 2)
+
+/* Pair i of a unit: `word` is the one that holds it, `scale` the unit's first. */
+vec2 q8_0_pair(uint scale, uint word, uint i)
+{
+	word >>= i % 2 * 16;
+	return uintBitsToFloat(scale) * vec2(ivec2(word << 24, word << 16) >> 24);
+}
+
+vec2 q4_0_pair(uint scale, uint word, uint i)
+{
+	word >>= i % 4 * 8;
+	return uintBitsToFloat(scale) * (vec2(word & 15u, word >> 4 & 15u) - 8);
+}
 
 /* Elements 2 * pair and 2 * pair + 1 of the cache. */
 vec2 k_pair(uint pair)
 {
-	if (K_F16)
-		return halves_to_float(k_f16[pair]);
-	return k_f32[pair];
+	uint unit = pair / UNIT_PAIRS, i = pair % UNIT_PAIRS;
+	if (K_TYPE == KV_F32)
+		return k_f32[pair];
+	if (K_TYPE == KV_F16)
+		return halves_to_float(k_words[pair]);
+	if (K_TYPE == KV_Q8_0) {
+		unit *= KV_Q8_0_WORDS;
+		return q8_0_pair(k_words[unit], k_words[unit + 1 + i / 2], i);
+	}
+	unit *= KV_Q4_0_WORDS;
+	return q4_0_pair(k_words[unit], k_words[unit + 1 + i / 4], i);
 }
 
 vec2 v_pair(uint pair)
 {
-	if (V_F16)
-		return halves_to_float(v_f16[pair]);
-	return v_f32[pair];
+	uint unit = pair / UNIT_PAIRS, i = pair % UNIT_PAIRS;
+	if (V_TYPE == KV_F32)
+		return v_f32[pair];
+	if (V_TYPE == KV_F16)
+		return halves_to_float(v_words[pair]);
+	if (V_TYPE == KV_Q8_0) {
+		unit *= KV_Q8_0_WORDS;
+		return q8_0_pair(v_words[unit], v_words[unit + 1 + i / 2], i);
+	}
+	unit *= KV_Q4_0_WORDS;
+	return q4_0_pair(v_words[unit], v_words[unit + 1 + i / 4], i);
 }
 #endif
 
 #ifdef KV_WRITE
-layout(std430, set = 0, binding = KV_FIRST_BINDING) writeonly buffer k_words { uint k_cache[]; };
-layout(std430, set = 0, binding = KV_FIRST_BINDING + 1) writeonly buffer v_words { uint v_cache[]; };
+layout(std430, set = 0, binding = KV_FIRST_BINDING) writeonly buffer k_buffer { uint k_words[]; };
+layout(std430, set = 0, binding = KV_FIRST_BINDING + 1) writeonly buffer v_buffer { uint v_words[]; };
 
-void k_store(uint pair, vec2 value)
+shared float head[2][MAX_HEAD_DIM]; /* of K and of V, to be stored */
+
+#define IS_K 0
+#define IS_V 1
+
+void kv_write(uint which, uint word, uint value)
 {
-	if (K_F16) {
-		k_cache[pair] = floats_to_half(value);
-		return;
-	}
-	k_cache[2 * pair] = floatBitsToUint(value.x);
-	k_cache[2 * pair + 1] = floatBitsToUint(value.y);
+	if (which == IS_K)
+		k_words[word] = value;
+	else
+		v_words[word] = value;
 }
 
-void v_store(uint pair, vec2 value)
+float unit_scale(uint which, uint type, uint first)
 {
-	if (V_F16) {
-		v_cache[pair] = floats_to_half(value);
-		return;
+	float largest = 0;
+	for (uint i = first; i < first + KV_UNIT; i++)
+		if (abs(head[which][i]) > abs(largest))
+			largest = head[which][i];
+	return type == KV_Q8_0 ? abs(largest) / 127 : largest / -8;
+}
+
+/* Elements first .. of the head, a unit; to: where its words go. */
+void unit_store(uint which, uint type, uint first, uint to)
+{
+	float scale = unit_scale(which, type, first), inverse = scale != 0 ? 1 / scale : 0.0;
+	uint n_words = KV_Q8_0_WORDS - 1, n_bits = 8;
+	if (type == KV_Q4_0) {
+		n_words = KV_Q4_0_WORDS - 1;
+		n_bits = 4;
 	}
-	v_cache[2 * pair] = floatBitsToUint(value.x);
-	v_cache[2 * pair + 1] = floatBitsToUint(value.y);
+	kv_write(which, to, floatBitsToUint(scale));
+	for (uint w = 0; w < n_words; w++) {
+		uint word = 0;
+		for (uint shift = 0; shift < 32; shift += n_bits) {
+			float x = head[which][first] * inverse;
+			uint q = type == KV_Q8_0
+				? uint(int(clamp(roundEven(x), -127.0, 127.0))) & 0xFFu
+				: uint(clamp(floor(x + 8.5), 0.0, 15.0));
+			word |= q << shift;
+			first++;
+		}
+		kv_write(which, to + 1 + w, word);
+	}
+}
+
+/* The head, to the cache from element `at` on; `lane` is one of n_lanes that call this together. */
+void head_store(uint which, uint type, uint at, uint lane, uint n_lanes)
+{
+	if (type == KV_F32)
+		for (uint i = lane; i < HEAD_DIM; i += n_lanes)
+			kv_write(which, at + i, floatBitsToUint(head[which][i]));
+	else if (type == KV_F16)
+		for (uint i = lane; i < HEAD_DIM / 2; i += n_lanes)
+			kv_write(which, at / 2 + i,
+				floats_to_half(vec2(head[which][2 * i], head[which][2 * i + 1])));
+	else
+		for (uint i = lane; i < HEAD_DIM / KV_UNIT; i += n_lanes)
+			unit_store(which, type, i * KV_UNIT, (at / KV_UNIT + i) *
+				(type == KV_Q8_0 ? KV_Q8_0_WORDS : KV_Q4_0_WORDS));
 }
 #endif

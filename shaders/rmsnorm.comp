@@ -1,23 +1,12 @@
-/* rmsnorm: out[row] = x[row] / sqrt(mean(x[row]^2) + eps) * weight.  One workgroup for a row. */
-#define LANES 128
-layout(local_size_x = LANES) in;
-layout(push_constant) uniform push { rmsnorm_args args; };
-layout(std430, set = 0, binding = 0) writeonly buffer out_buffer { float result[]; };
-layout(std430, set = 0, binding = 1) readonly buffer x_buffer { float x[]; };
-layout(std430, set = 0, binding = 2) readonly buffer weight_buffer { float weight[]; };
-#define REDUCE_TYPE float
-#include "reduce.glsl"
+/* rmsnorm: out = x / sqrt(mean(x^2) + eps) * weight (+ bias) (+ residual), per segment of a row. */
+#include "norm.glsl"
 
 void main()
 {
-	uint lane = gl_LocalInvocationID.x, at = gl_WorkGroupID.z * args.stride_x;
-	if (flat_group() != 0)
+	if (flat_group() >= args.n_segments)
 		return;
 	float sum = 0;
 	for (uint i = lane; i < args.n; i += LANES)
-		sum += x[at + i] * x[at + i];
-	float factor = 1 / sqrt(group_sum(sum) / float(args.n) + args.eps);
-	uint to = gl_WorkGroupID.z * args.stride_out;
-	for (uint i = lane; i < args.n; i += LANES)
-		result[to + i] = x[at + i] * factor * weight[i];
+		sum += x[x_at + i] * x[x_at + i];
+	norm_write(0, 1 / sqrt(group_sum(sum) / float(args.n) + args.eps));
 }

@@ -1,6 +1,7 @@
 /* rope_kv: rotates q into q_out and k into the cache, copies v into the cache.  One workgroup for a
  * head of a row; heads from n_head on are KV heads. */
-layout(local_size_x = 32) in;
+#define LANES 32
+layout(local_size_x = LANES) in;
 layout(push_constant) uniform push { rope_kv_args args; };
 layout(std430, set = 0, binding = 0) writeonly buffer q_buffer { float q_out[]; };
 layout(std430, set = 0, binding = 3) readonly buffer qkv_buffer { float qkv[]; };
@@ -27,28 +28,34 @@ float rotated(uint at, uint i, uint pos)
 	return first ? a * turn.x - b * turn.y : b * turn.y + a * turn.x;
 }
 
+float q_factor(uint pos)
+{
+	return args.q_scale != 0 ? 1 + args.q_scale * log(float(1 + pos / args.q_scale_ctx)) : 1.0;
+}
+
 void main()
 {
-	uint head = flat_group(), row = gl_WorkGroupID.z;
-	if (head >= args.n_head + args.n_head_kv || row >= step_head.n_rows)
+	uint h = flat_group(), row = gl_WorkGroupID.z, lane = gl_LocalInvocationID.x;
+	if (h >= args.n_head + args.n_head_kv || row >= step_head.n_rows)
 		return;
 	step_row r = step_rows[row];
-	bool is_q = head < args.n_head;
-	uint head_kv = head - args.n_head;
 	uint from = row * args.stride_qkv;
-	uint at = from + (is_q ? head * HEAD_DIM : args.k_offset + head_kv * HEAD_DIM);
-	uint v_at = from + args.v_offset + head_kv * HEAD_DIM;
-	uint q_to = row * args.stride_q + head * HEAD_DIM;
-	uint kv_to = is_q ? 0 : kv_element(r.seq, r.pos, head_kv) / 2;
-	for (uint pair = gl_LocalInvocationID.x; pair < HEAD_DIM / 2; pair += 32) {
-		uint i = 2 * pair;
-		vec2 value = vec2(rotated(at, i, r.pos), rotated(at, i + 1, r.pos));
-		if (is_q) {
-			q_out[q_to + i] = value.x;
-			q_out[q_to + i + 1] = value.y;
-		} else {
-			k_store(kv_to + pair, value);
-			v_store(kv_to + pair, vec2(qkv[v_at + i], qkv[v_at + i + 1]));
-		}
+	if (h < args.n_head) {
+		uint to = row * args.stride_q + h * HEAD_DIM;
+		float factor = q_factor(r.pos);
+		for (uint i = lane; i < HEAD_DIM; i += LANES)
+			q_out[to + i] = rotated(from + h * HEAD_DIM, i, r.pos) * factor;
+		return;
 	}
+	uint head_kv = h - args.n_head;
+	uint k_at = from + args.k_offset + head_kv * HEAD_DIM;
+	uint v_at = from + args.v_offset + head_kv * HEAD_DIM;
+	for (uint i = lane; i < HEAD_DIM; i += LANES) {
+		head[IS_K][i] = rotated(k_at, i, r.pos);
+		head[IS_V][i] = qkv[v_at + i];
+	}
+	barrier();
+	uint to = kv_element(r.seq, r.pos, head_kv);
+	head_store(IS_K, K_TYPE, to, lane, LANES);
+	head_store(IS_V, V_TYPE, to, lane, LANES);
 }

@@ -27,6 +27,12 @@ static const struct step_row *step_rows(const struct step_header *step)
 	return (const struct step_row *)(step + 1);
 }
 
+/* cap * tanh(y / cap), or y where the cap is 0. */
+static double softcapped(double y, double cap)
+{
+	return cap != 0 ? cap * tanh(y / cap) : y;
+}
+
 /* ---- weights ----------------------------------------------------------------------------------- */
 
 /* Bytes of n weights, a multiple of the format's block. */
@@ -41,12 +47,24 @@ void cpu_embed(const struct op *op, const struct step_header *step)
 	const struct weight_format *f = weight_format(op->weight);
 	float *x = cpu_pointer(&op->buffers[0]);
 	const uint8_t *weights = cpu_pointer(&op->buffers[1]);
+	const float *residual = a->has_residual ? cpu_pointer(&op->buffers[3]) : NULL;
 
 	for (u32 row = 0; row < step->n_rows; row++) {
-		u32 token = step_rows(step)[row].token;
-		if (token >= a->first_row && token - a->first_row < a->n_weight_rows)
-			f->decode(weights + (size_t)(token - a->first_row) * a->row_bytes,
-				a->n_embd, x + (size_t)row * a->stride);
+		const struct step_row *r = &step_rows(step)[row];
+		u32 token = a->by_pos ? r->pos : r->token;
+		if (token < a->first_row || token - a->first_row >= a->n_weight_rows)
+			continue;
+		const uint8_t *from = weights + (size_t)(token - a->first_row) * a->row_bytes;
+		float *to = x + (size_t)row * a->stride;
+		const float *add = residual ? residual + (size_t)row * a->stride_residual : NULL;
+		for (u32 i = 0; i < a->n_embd; i += PIECE) {
+			float w[PIECE];
+			u32 n = min_u32(a->n_embd - i, PIECE);
+			f->decode(from + piece_bytes(f, i), n, w);
+			for (u32 j = 0; j < n; j++)
+				to[i + j] = (float)((double)a->scale * (double)w[j] +
+					(add ? (double)add[i + j] : 0));
+		}
 	}
 }
 
@@ -99,9 +117,11 @@ static void multiply(
 				double sum = sums[t];
 				if (bias)
 					sum += (double)bias[o];
+				sum *= (double)a->scale;
 				if (residual)
 					sum += (double)residual[row * a->stride_residual + o];
-				out[row * a->stride_out + o] = (float)sum;
+				out[row * a->stride_out + o] =
+					(float)softcapped(sum, (double)a->softcap);
 			}
 		}
 	}
@@ -119,19 +139,66 @@ void cpu_matmul(const struct op *op, const struct step_header *step)
 
 /* ---- element-wise ------------------------------------------------------------------------------ */
 
-void cpu_rmsnorm(const struct op *op, const struct step_header *step)
+/* One segment: out = (x - mean) * factor * weight (+ bias) (+ residual). */
+static void norm_segment(const struct norm_args *a, bool centred, const float *x,
+	const float *weight, const float *bias, const float *residual, float *out)
 {
-	const struct rmsnorm_args *a = &op->args.rmsnorm;
+	double mean = 0, squares = 0;
+	if (centred) {
+		for (u32 i = 0; i < a->n; i++)
+			mean += (double)x[i];
+		mean /= a->n;
+	}
+	for (u32 i = 0; i < a->n; i++)
+		squares += ((double)x[i] - mean) * ((double)x[i] - mean);
+	double factor = 1 / sqrt(squares / a->n + (double)a->eps);
+	for (u32 i = 0; i < a->n; i++)
+		out[i] = (float)(((double)x[i] - mean) * factor * (double)weight[i] +
+			(bias ? (double)bias[i] : 0) + (residual ? (double)residual[i] : 0));
+}
+
+static void normalise(const struct op *op, const struct norm_args *a, bool centred,
+	const struct step_header *step)
+{
 	float *out = cpu_pointer(&op->buffers[0]);
 	const float *x = cpu_pointer(&op->buffers[1]);
 	const float *weight = cpu_pointer(&op->buffers[2]);
+	const float *bias = a->has_bias ? cpu_pointer(&op->buffers[3]) : NULL;
+	const float *residual = a->has_residual ? cpu_pointer(&op->buffers[4]) : NULL;
 
-	for (u32 row = 0; row < step->n_rows; row++) {
-		const float *from = x + (size_t)row * a->stride_x;
-		float *to = out + (size_t)row * a->stride_out;
-		double factor = 1 / sqrt(dot(from, from, a->n) / a->n + (double)a->eps);
-		for (u32 i = 0; i < a->n; i++)
-			to[i] = (float)((double)from[i] * factor * (double)weight[i]);
+	for (size_t row = 0; row < step->n_rows; row++)
+		for (size_t column = 0; column < (size_t)a->n_segments * a->n; column += a->n)
+			norm_segment(a, centred, x + row * a->stride_x + column, weight, bias,
+				residual ? residual + row * a->stride_residual + column : NULL,
+				out + row * a->stride_out + column);
+}
+
+void cpu_rmsnorm(const struct op *op, const struct step_header *step)
+{
+	normalise(op, &op->args.rmsnorm, false, step);
+}
+
+void cpu_layernorm(const struct op *op, const struct step_header *step)
+{
+	normalise(op, &op->args.layernorm, true, step);
+}
+
+/* x / (1 + exp(-k)): exp(-k) is infinite for k below -709, the quotient then 0. */
+static double gated(double x, double k)
+{
+	return x / (1 + exp(-k));
+}
+
+static double activation(u32 which, double x)
+{
+	const double two_over_pi = 0.63661977236758134308;
+	switch (which) {
+	case ACTIVATION_GELU: /* (1 + tanh(y)) / 2 = 1 / (1 + exp(-2 y)) */
+		return gated(x, 2 * sqrt(two_over_pi) * (x + 0.044715 * x * x * x));
+	case ACTIVATION_SWIGLU:
+		return gated(fmin(x, 7), 1.702 * fmin(x, 7));
+	default:
+		return gated(x, x);
 	}
 }
 
@@ -139,15 +206,16 @@ void cpu_glu(const struct op *op, const struct step_header *step)
 {
 	const struct glu_args *a = &op->args.glu;
 	float *out = cpu_pointer(&op->buffers[0]);
-	const float *gate = cpu_pointer(&op->buffers[1]);
+	const float *gate = a->has_gate ? cpu_pointer(&op->buffers[1]) : NULL;
 	const float *up = cpu_pointer(&op->buffers[2]);
 
-	for (u32 row = 0; row < step->n_rows; row++)
-		for (u32 i = 0; i < a->n; i++) {
-			size_t at = (size_t)row * a->stride + i;
-			double x = (double)gate[at];
-			/* exp(-x) is infinite for x below -709: the quotient is then -0 */
-			out[at] = (float)(x / (1 + exp(-x)) * (double)up[at]);
+	for (size_t row = 0; row < (size_t)step->n_rows * op->factor; row++)
+		for (size_t at = row * a->stride; at < row * a->stride + a->n; at++) {
+			double u = (double)up[at];
+			double x = activation(a->activation, gate ? (double)gate[at] : u);
+			if (gate && a->activation == ACTIVATION_SWIGLU)
+				u = fmax(-7, fmin(u, 7)) + 1;
+			out[at] = (float)(gate ? x * u : x);
 		}
 }
 
@@ -161,18 +229,14 @@ static size_t kv_element(const u32 *table, u32 n_blocks, const struct step_row *
 	return ((block * KV_BLOCK + pos % KV_BLOCK) * n_head_kv + head_kv) * head_dim;
 }
 
-static float kv_load(const void *cache, bool f16, size_t element)
+static enum kv_type k_type(const struct op *op)
 {
-	return f16 ? half_to_float(((const uint16_t *)cache)[element])
-		   : ((const float *)cache)[element];
+	return (enum kv_type)(op->constant >> ATTN_K_SHIFT & ATTN_TYPE_MASK);
 }
 
-static void kv_store(void *cache, bool f16, size_t element, float value)
+static enum kv_type v_type(const struct op *op)
 {
-	if (f16)
-		((uint16_t *)cache)[element] = float_to_half(value);
-	else
-		((float *)cache)[element] = value;
+	return (enum kv_type)(op->constant >> ATTN_V_SHIFT & ATTN_TYPE_MASK);
 }
 
 /* Element i of a head after rotation; table: the (cosine, sine) pairs of the position. */
@@ -196,26 +260,27 @@ void cpu_rope_kv(const struct op *op, const struct step_header *step)
 	const float *qkv = cpu_pointer(&op->buffers[3]);
 	const float *rope_table = cpu_pointer(&op->buffers[4]);
 	const u32 *table = cpu_pointer(&op->buffers[6]);
-	bool k_f16 = op->constant & ATTN_K_F16, v_f16 = op->constant & ATTN_V_F16;
+	float rotated_k[MAX_HEAD_DIM];
 
 	for (u32 irow = 0; irow < step->n_rows; irow++) {
 		const struct step_row *row = &step_rows(step)[irow];
 		const float *turns = rope_table + (size_t)row->pos * a->n_rot;
 		const float *from = qkv + (size_t)irow * a->stride_qkv;
 		float *to = q_out + (size_t)irow * a->stride_q;
+		double factor = 1 + (double)a->q_scale * log1p((double)(row->pos / a->q_scale_ctx));
 		for (u32 h = 0; h < a->n_head; h++, from += a->head_dim, to += a->head_dim)
 			for (u32 i = 0; i < a->head_dim; i++)
-				to[i] = rotated(from, i, turns, a);
+				to[i] = (float)((double)rotated(from, i, turns, a) * factor);
 		from = qkv + (size_t)irow * a->stride_qkv;
 		for (u32 h = 0; h < a->n_head_kv; h++) {
 			const float *k = from + a->k_offset + (size_t)h * a->head_dim;
 			const float *v = from + a->v_offset + (size_t)h * a->head_dim;
 			size_t at = kv_element(
 				table, a->n_blocks, row, row->pos, h, a->n_head_kv, a->head_dim);
-			for (u32 i = 0; i < a->head_dim; i++) {
-				kv_store(k_cache, k_f16, at + i, rotated(k, i, turns, a));
-				kv_store(v_cache, v_f16, at + i, v[i]);
-			}
+			for (u32 i = 0; i < a->head_dim; i++)
+				rotated_k[i] = rotated(k, i, turns, a);
+			kv_store(k_type(op), k_cache, at, a->head_dim, rotated_k);
+			kv_store(v_type(op), v_cache, at, a->head_dim, v);
 		}
 	}
 }
@@ -223,55 +288,57 @@ void cpu_rope_kv(const struct op *op, const struct step_header *step)
 /* ---- attention --------------------------------------------------------------------------------- */
 
 /* What attention looks at, for one row of the step and one of its heads. */
-struct attention {
+struct lookout {
 	const struct attn_args *args;
 	const struct step_row *row;
 	const float *q; /* [head_dim] */
 	const void *k, *v;
-	bool k_f16, v_f16;
+	enum kv_type k_type, v_type;
 	const u32 *table;
 	u32 head_kv;
 };
 
-static struct attention attention_of(const struct op *op, const struct attn_args *a,
+static struct lookout attention_of(const struct op *op, const struct attn_args *a,
 	const struct step_header *step, u32 row, u32 head)
 {
-	return (struct attention){
+	return (struct lookout){
 		.args = a,
 		.row = &step_rows(step)[row],
 		.q = (const float *)cpu_pointer(&op->buffers[1]) + (size_t)row * a->stride_q +
 			(size_t)head * a->head_dim,
 		.k = cpu_pointer(&op->buffers[2]),
 		.v = cpu_pointer(&op->buffers[3]),
-		.k_f16 = op->constant & ATTN_K_F16,
-		.v_f16 = op->constant & ATTN_V_F16,
+		.k_type = k_type(op),
+		.v_type = v_type(op),
 		.table = cpu_pointer(&op->buffers[5]),
 		.head_kv = head / (a->n_head / a->n_head_kv),
 	};
 }
 
-static size_t attention_element(const struct attention *t, u32 pos)
+static size_t attention_element(const struct lookout *t, u32 pos)
 {
 	return kv_element(t->table, t->args->n_blocks, t->row, pos, t->head_kv, t->args->n_head_kv,
 		t->args->head_dim);
 }
 
-static double attention_score(const struct attention *t, u32 pos)
+static double attention_score(const struct lookout *t, u32 pos)
 {
-	size_t at = attention_element(t, pos);
+	float k[MAX_HEAD_DIM];
+	kv_load(t->k_type, t->k, attention_element(t, pos), t->args->head_dim, k);
 	double sum = 0;
 	for (u32 i = 0; i < t->args->head_dim; i++)
-		sum += (double)t->q[i] * (double)kv_load(t->k, t->k_f16, at + i);
-	return sum * (double)t->args->scale;
+		sum += (double)t->q[i] * (double)k[i];
+	return softcapped(sum * (double)t->args->scale, (double)t->args->softcap);
 }
 
 /* Softmax over positions first .. end - 1, not yet divided: *maximum of the scores, *sum of
  * exp(score - maximum), and values[head_dim], V weighted by the same.  What was summed is scaled
  * down when a larger maximum turns up. */
-static void attend(const struct attention *t, u32 first, u32 end, double *maximum, double *sum,
+static void attend(const struct lookout *t, u32 first, u32 end, double *maximum, double *sum,
 	double values[MAX_HEAD_DIM])
 {
 	u32 n = t->args->head_dim;
+	float v[MAX_HEAD_DIM];
 	*maximum = ATTN_NONE;
 	*sum = 0;
 	for (u32 i = 0; i < n; i++)
@@ -286,26 +353,41 @@ static void attend(const struct attention *t, u32 first, u32 end, double *maximu
 			*maximum = score;
 		}
 		double weight = exp(score - *maximum);
-		size_t at = attention_element(t, pos);
+		kv_load(t->v_type, t->v, attention_element(t, pos), n, v);
 		*sum += weight;
 		for (u32 i = 0; i < n; i++)
-			values[i] += weight * (double)kv_load(t->v, t->v_f16, at + i);
+			values[i] += weight * (double)v[i];
 	}
+}
+
+/* The sink of a head joins: no value, but a share of the sum. */
+static void join_sink(const float *sinks, u32 head, double *maximum, double *sum, double *factor)
+{
+	*factor = 1;
+	if (!sinks)
+		return;
+	double sink = (double)sinks[head], larger = fmax(*maximum, sink);
+	*factor = exp(*maximum - larger);
+	*sum = *sum * *factor + exp(sink - larger);
+	*maximum = larger;
 }
 
 void cpu_attn_prefill(const struct op *op, const struct step_header *step)
 {
 	const struct attn_args *a = &op->args.attn_prefill;
 	float *out = cpu_pointer(&op->buffers[0]);
-	double maximum, sum, values[MAX_HEAD_DIM];
+	const float *sinks = a->has_sinks ? cpu_pointer(&op->buffers[6]) : NULL;
+	double maximum, sum, factor, values[MAX_HEAD_DIM];
 
 	for (u32 row = 0; row < step->n_rows; row++)
 		for (u32 head = 0; head < a->n_head; head++) {
-			struct attention t = attention_of(op, a, step, row, head);
+			struct lookout t = attention_of(op, a, step, row, head);
 			float *to = out + (size_t)row * a->stride_out + (size_t)head * a->head_dim;
-			attend(&t, 0, t.row->pos + 1, &maximum, &sum, values);
+			attend(&t, WINDOW_START(t.row->pos, a->window), t.row->pos + 1, &maximum,
+				&sum, values);
+			join_sink(sinks, head, &maximum, &sum, &factor);
 			for (u32 i = 0; i < a->head_dim; i++)
-				to[i] = (float)(values[i] / sum);
+				to[i] = (float)(values[i] * factor / sum);
 		}
 }
 
@@ -324,12 +406,14 @@ void cpu_attn_decode(const struct op *op, const struct step_header *step)
 
 	for (u32 row = 0; row < step->n_rows; row++)
 		for (u32 head = 0; head < a->n_head; head++) {
-			struct attention t = attention_of(op, a, step, row, head);
+			struct lookout t = attention_of(op, a, step, row, head);
 			float *to = partial + partial_offset(a, row, head);
+			u32 start = WINDOW_START(t.row->pos, a->window);
 			for (u32 slice = 0; slice < n_slices; slice++, to += 2 + a->head_dim) {
-				u32 first = slice * ATTN_SLICE;
+				u32 first = (start / ATTN_SLICE + slice) * ATTN_SLICE;
 				u32 end = min_u32(first + ATTN_SLICE, t.row->pos + 1);
-				attend(&t, first, end, &maximum, &sum, values);
+				attend(&t, first > start ? first : start, end, &maximum, &sum,
+					values);
 				to[0] = (float)maximum;
 				to[1] = (float)sum;
 				for (u32 i = 0; i < a->head_dim; i++)
@@ -343,14 +427,17 @@ void cpu_attn_reduce(const struct op *op, const struct step_header *step)
 	const struct attn_args *a = &op->args.attn_reduce;
 	float *out = cpu_pointer(&op->buffers[0]);
 	const float *partial = cpu_pointer(&op->buffers[1]);
+	const float *sinks = a->has_sinks ? cpu_pointer(&op->buffers[3]) : NULL;
 	size_t slice_floats = 2 + a->head_dim;
 
 	for (u32 row = 0; row < step->n_rows; row++)
 		for (u32 head = 0; head < a->n_head; head++) {
 			const float *slices = partial + partial_offset(a, row, head);
 			float *to = out + (size_t)row * a->stride_out + (size_t)head * a->head_dim;
-			u32 n = min_u32(step_rows(step)[row].pos / ATTN_SLICE + 1, a->n_slices);
-			double maximum = ATTN_NONE, sum = 0, values[MAX_HEAD_DIM] = {0};
+			u32 pos = step_rows(step)[row].pos;
+			u32 n = pos / ATTN_SLICE - WINDOW_START(pos, a->window) / ATTN_SLICE + 1;
+			double maximum = ATTN_NONE, sum = 0, factor, values[MAX_HEAD_DIM] = {0};
+			n = min_u32(n, a->n_slices);
 			for (u32 i = 0; i < n; i++)
 				maximum = fmax(maximum, (double)slices[i * slice_floats]);
 			for (u32 i = 0; i < n; i++) {
@@ -360,7 +447,8 @@ void cpu_attn_reduce(const struct op *op, const struct step_header *step)
 				for (u32 j = 0; j < a->head_dim; j++)
 					values[j] += weight * (double)slice[2 + j];
 			}
+			join_sink(sinks, head, &maximum, &sum, &factor);
 			for (u32 j = 0; j < a->head_dim; j++)
-				to[j] = (float)(values[j] / sum);
+				to[j] = (float)(values[j] * factor / sum);
 		}
 }
