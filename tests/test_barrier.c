@@ -191,23 +191,29 @@ TestSuite(sizes, .init = keys_init);
 Test(sizes, equal_ones_are_one_entry)
 {
 	struct op ops[] = {
-		{.kernel = KERNEL_glu, .n_outputs = 70000, .rule = SIZE_ROWS, .label = "a"},
+		{.kernel = KERNEL_glu, .n_outputs = 70000, .factor = 1, .label = "a"},
 		{.kernel = KERNEL_attn_decode, .n_outputs = 8, .rule = SIZE_KV, .label = "b"},
-		{.kernel = KERNEL_glu, .n_outputs = 70000, .rule = SIZE_ROWS, .label = "c"},
-		{.kernel = KERNEL_matmul, .n_outputs = 70000, .rule = SIZE_ROWS, .label = "d"},
+		{.kernel = KERNEL_glu, .n_outputs = 70000, .factor = 1, .label = "c"},
+		{.kernel = KERNEL_matmul, .n_outputs = 70000, .factor = 1, .label = "d"},
 		{.kernel = KERNEL_control, .n_outputs = 1, .rule = SIZE_ONE, .label = "e"},
+		{.kernel = KERNEL_glu, .n_outputs = 70000, .factor = 3, .label = "f"},
+		{.kernel = KERNEL_expert_matmul,
+			.n_outputs = 70000,
+			.factor = 3,
+			.extra = 5,
+			.label = "g"},
 	};
-	struct plan plan = {.ops = ops, .n_ops = 5, .max_rows = 9};
+	struct plan plan = {.ops = ops, .n_ops = ARRAY_COUNT(ops), .max_rows = 9};
 	struct dispatch_size entries[MAX_SIZES];
-	uint32_t entry[5];
+	uint32_t entry[ARRAY_COUNT(ops)];
 	struct lap_error err = {0};
 	cr_assert_eq(sizes_collect(&plan, keys, entries, entry, &err), LAP_OK, "%s", err.text);
-	static const uint32_t expected[] = {0, 1, 0, 2, 3};
+	static const uint32_t expected[] = {0, 1, 0, 2, 3, 4, 5};
 	cr_assert_eq(memcmp(entry, expected, sizeof expected), 0);
 	cr_assert(entries[0].groups_x == 35000 && entries[0].groups_y == 2);
 	cr_assert_eq(entries[1].divisor, ATTN_SLICE);
 	cr_assert_eq(entries[2].divisor, kernel_info(KERNEL_matmul)->rows_per_group);
-	cr_assert_eq(entries[4].groups_x, 0, "an unused entry has no groups");
+	cr_assert_eq(entries[6].groups_x, 0, "an unused entry has no groups");
 
 	struct step_header step = {.n_rows = 9, .n_kv = ATTN_SLICE + 1};
 	sizes_update(entries, MAX_SIZES, &step);
@@ -215,13 +221,16 @@ Test(sizes, equal_ones_are_one_entry)
 	cr_assert(entries[1].x == 8 && entries[1].y == 2 && entries[1].z == 9);
 	cr_assert(entries[2].x == 35000 && entries[2].z == 2, "tiles of 8 rows");
 	cr_assert(entries[3].x == 1 && entries[3].y == 1 && entries[3].z == 1);
+	cr_assert_eq(entries[4].z, 27, "three experts a row");
+	cr_assert_eq(entries[5].z, 4 + 5, "tiles of 8 slots, and one of each expert");
 }
 
 Test(sizes, too_many_or_too_large)
 {
 	struct op ops[MAX_SIZES + 1];
 	for (uint32_t i = 0; i <= MAX_SIZES; i++)
-		ops[i] = (struct op){.kernel = KERNEL_glu, .n_outputs = i + 1, .label = "glu"};
+		ops[i] = (struct op){
+			.kernel = KERNEL_glu, .n_outputs = i + 1, .factor = 1, .label = "glu"};
 	struct plan plan = {.ops = ops, .n_ops = MAX_SIZES, .max_rows = 1};
 	struct dispatch_size entries[MAX_SIZES];
 	uint32_t entry[MAX_SIZES + 1];
@@ -231,6 +240,11 @@ Test(sizes, too_many_or_too_large)
 	cr_assert_eq(sizes_collect(&plan, keys, entries, entry, &err), LAP_USAGE);
 	plan.n_ops = 1;
 	plan.max_rows = MAX_GROUPS + 1;
+	cr_assert_eq(sizes_collect(&plan, keys, entries, entry, &err), LAP_USAGE);
+	plan.max_rows = MAX_GROUPS / 4;
+	ops[0].factor = 4;
+	cr_assert_eq(sizes_collect(&plan, keys, entries, entry, &err), LAP_OK, "%s", err.text);
+	ops[0].extra = 4;
 	cr_assert_eq(sizes_collect(&plan, keys, entries, entry, &err), LAP_USAGE);
 	plan.max_rows = 1;
 	ops[0].rule = SIZE_KV;

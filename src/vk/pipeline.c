@@ -19,7 +19,7 @@ struct pipeline {
 	VkPipeline handle;
 };
 
-/* Lanes of a matvec group and rows of weights per subgroup: as in shaders/matvec.comp. */
+/* Lanes of a matvec group and rows of weights per subgroup: as in shaders/matvec.glsl. */
 #define MATVEC_LANES         64
 #define MATVEC_SUBGROUP_ROWS 4
 
@@ -32,8 +32,8 @@ struct pipeline_key pipeline_key(const struct vk *v, const struct op *op)
 		.outputs_per_group = info->outputs_per_group,
 		.constant = op->constant,
 	};
-	if (v->subgroup && op->kernel == KERNEL_matvec &&
-		spirv_find(key.kernel, key.weight, "subgroup")) {
+	bool is_matvec = op->kernel == KERNEL_matvec || op->kernel == KERNEL_expert_matvec;
+	if (v->subgroup && is_matvec && spirv_find(key.kernel, key.weight, "subgroup")) {
 		uint32_t n_subgroups = MATVEC_LANES / v->info.subgroup_size;
 		key.variant = "subgroup";
 		key.outputs_per_group = (n_subgroups ? n_subgroups : 1) * MATVEC_SUBGROUP_ROWS;

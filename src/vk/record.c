@@ -98,10 +98,11 @@ enum lap_status sizes_collect(const struct plan *plan, const struct pipeline_key
 			.extra = op->extra,
 			.window = op->window,
 		};
+		uint64_t n_z = (uint64_t)plan->max_rows * op->factor + op->extra;
 		/* With SIZE_KV the second axis belongs to the slices. */
 		if (!groups_fold(op->n_outputs, keys[i].outputs_per_group, &size.groups_x,
 			    &size.groups_y) ||
-			(op->rule == SIZE_KV && size.groups_y > 1) || plan->max_rows > MAX_GROUPS)
+			(op->rule == SIZE_KV && size.groups_y > 1) || n_z > MAX_GROUPS)
 			return fail(err, LAP_USAGE,
 				"%s: %u outputs of %u rows are more than a dispatch takes",
 				op->label, op->n_outputs, plan->max_rows);
