@@ -6,8 +6,9 @@
 
 #include <math.h>
 
-#define PIECE    256 /* weights decoded at a time: a multiple of every format's block */
-#define ROW_TILE 64  /* rows of the step that share a decoded piece */
+#include "products.h"
+
+#define ROW_TILE 64 /* rows of the step that share a decoded piece */
 
 cpu_kernel_fn *const cpu_kernels[N_KERNELS] = {
 #define KERNEL(name, per_weight, written, all, outputs, rows, args) cpu_##name,
@@ -35,12 +36,6 @@ static double softcapped(double y, double cap)
 
 /* ---- weights ----------------------------------------------------------------------------------- */
 
-/* Bytes of n weights, a multiple of the format's block. */
-static size_t piece_bytes(const struct weight_format *f, size_t n)
-{
-	return n / f->block_weights * f->block_bytes;
-}
-
 void cpu_embed(const struct op *op, const struct step_header *step)
 {
 	const struct embed_args *a = &op->args.embed;
@@ -59,40 +54,11 @@ void cpu_embed(const struct op *op, const struct step_header *step)
 		const float *add = residual ? residual + (size_t)row * a->stride_residual : NULL;
 		for (u32 i = 0; i < a->n_embd; i += PIECE) {
 			float w[PIECE];
-			u32 n = min_u32(a->n_embd - i, PIECE);
-			f->decode(from + piece_bytes(f, i), n, w);
+			u32 n = cpu_decode_piece(f, from, i, a->n_embd, w);
 			for (u32 j = 0; j < n; j++)
 				to[i + j] = (float)((double)a->scale * (double)w[j] +
 					(add ? (double)add[i + j] : 0));
 		}
-	}
-}
-
-/* Four running sums, so that one need not wait for the other. */
-static double dot(const float *w, const float *x, u32 n)
-{
-	double sums[4] = {0};
-	u32 i = 0;
-	for (; i + 4 <= n; i += 4)
-		for (u32 k = 0; k < 4; k++)
-			sums[k] += (double)w[i + k] * (double)x[i + k];
-	for (; i < n; i++)
-		sums[0] += (double)w[i] * (double)x[i];
-	return (sums[0] + sums[1]) + (sums[2] + sums[3]);
-}
-
-/* sums[t] = weights . x[t] for n_rows <= ROW_TILE rows of x; each piece is decoded once. */
-static void row_products(const struct matmul_args *a, const struct weight_format *f,
-	const uint8_t *weights, const float *x, u32 n_rows, double *sums)
-{
-	float w[PIECE];
-	for (u32 t = 0; t < n_rows; t++)
-		sums[t] = 0;
-	for (u32 i = 0; i < a->n_in; i += PIECE) {
-		u32 n = min_u32(a->n_in - i, PIECE);
-		f->decode(weights + piece_bytes(f, i), n, w);
-		for (u32 t = 0; t < n_rows; t++)
-			sums[t] += dot(w, x + (size_t)t * a->stride_x + i, n);
 	}
 }
 
@@ -108,10 +74,13 @@ static void multiply(
 
 	for (u32 first = 0; first < step->n_rows; first += ROW_TILE) {
 		u32 n_rows = min_u32(step->n_rows - first, ROW_TILE);
+		const float *rows[ROW_TILE];
+		for (u32 t = 0; t < n_rows; t++)
+			rows[t] = x + (size_t)(first + t) * a->stride_x;
 		for (u32 o = 0; o < a->n_out; o++) {
 			double sums[ROW_TILE];
-			row_products(a, f, weights + (size_t)o * a->row_bytes,
-				x + (size_t)first * a->stride_x, n_rows, sums);
+			cpu_row_products(
+				f, weights + (size_t)o * a->row_bytes, a->n_in, rows, n_rows, sums);
 			for (u32 t = 0; t < n_rows; t++) {
 				size_t row = first + t;
 				double sum = sums[t];

@@ -1,14 +1,18 @@
-/* Sums of products, as all reference kernels form them: in double, weights decoded piece by piece. */
+/* Rows of weights and their products, as all reference kernels take them: decoded piece by piece,
+ * summed in double. */
 #ifndef LAPILLI_CPU_PRODUCTS_H
 #define LAPILLI_CPU_PRODUCTS_H
 
 #include "plan.h"
 
-/* sum of w[i] * x[i] */
-double cpu_dot(const float *w, const float *x, u32 n);
+#define PIECE 256 /* weights decoded at a time: a multiple of every format's block */
 
-/* sums[t] = weights . x[t] for n_rows rows of n floats; each piece of the weights is decoded once. */
-void cpu_row_products(const struct weight_format *f, const uint8_t *weights, u32 n,
+/* Weights first .. (at most PIECE of them, a row has n); `first` is a multiple of PIECE.  Returns how
+ * many there are. */
+u32 cpu_decode_piece(const struct weight_format *f, const uint8_t *row, u32 first, u32 n, float *w);
+
+/* sums[t] = row . x[t] for n_rows rows of n floats; each piece of the weights is decoded once. */
+void cpu_row_products(const struct weight_format *f, const uint8_t *row, u32 n,
 	const float *const *x, u32 n_rows, double *sums);
 
 #endif
