@@ -26,8 +26,13 @@ struct check_case {
 	uint32_t n_out, n_in; /* n_in is rounded up to whole blocks of the format */
 	uint32_t chunk;       /* rows of a chunk of the weights; 0: one chunk */
 	uint32_t room;        /* rows that the plan has room for; 0: n_rows */
+	uint32_t n_segments;  /* of a norm; 0: one */
+	uint32_t n_used;      /* rows of activations per row of the step; 0: one */
+	uint32_t activation;
 	uint32_t n_head, n_head_kv, head_dim, n_rot;
-	uint32_t pos; /* of the first row (prefill, rope) or the longest (decode) */
+	enum kv_type k, v;
+	uint32_t pos;    /* of the first row (prefill, rope) or the longest (decode) */
+	uint32_t window; /* of attention */
 	uint32_t flags;
 };
 
@@ -36,9 +41,12 @@ enum {
 	BIAS = 2,
 	RESIDUAL = 4,
 	NEOX = 8,
-	K_HALF = 16,
-	V_HALF = 32,
+	SCALE = 16,    /* of an embedding, of a product, of q by its position */
 	ONLY_F32 = 64, /* one format is enough */
+	SOFTCAP = 128,
+	SINKS = 256,
+	UNGATED = 512,
+	BY_POS = 1024,
 };
 
 static const struct check_case cases[] = {
@@ -79,39 +87,45 @@ static const struct check_case cases[] = {
 	{KERNEL_matmul, 5, .n_out = 150, .n_in = 96, .chunk = 64, .flags = SMALL | BIAS | RESIDUAL},
 	{KERNEL_matmul, 65, .n_out = 512, .n_in = 256},
 
-	{KERNEL_rope_kv, 1, .n_head = 1, .n_head_kv = 1, .head_dim = 2, .n_rot = 2, .flags = SMALL},
+	{KERNEL_rope_kv, 1, .n_head = 1, .n_head_kv = 1, .head_dim = 2, .n_rot = 2, .k = KV_F32,
+		.v = KV_F32, .flags = SMALL},
 	{KERNEL_rope_kv, 5, .n_head = 4, .n_head_kv = 2, .head_dim = 32, .n_rot = 32, .pos = 29,
-		.flags = SMALL | NEOX | K_HALF | V_HALF},
+		.k = KV_F16, .v = KV_F16, .flags = SMALL | NEOX},
 	{KERNEL_rope_kv, 3, .n_head = 8, .n_head_kv = 1, .head_dim = 64, .n_rot = 64, .pos = 1000,
-		.flags = K_HALF},
+		.k = KV_F16, .v = KV_F32},
 	{KERNEL_rope_kv, 33, .n_head = 3, .n_head_kv = 3, .head_dim = 80, .n_rot = 20, .pos = 31,
-		.flags = NEOX | V_HALF},
-	{KERNEL_rope_kv, 2, .n_head = 2, .n_head_kv = 1, .head_dim = 96, .n_rot = 0, .pos = 32},
+		.k = KV_F32, .v = KV_F16, .flags = NEOX},
+	{KERNEL_rope_kv, 2, .n_head = 2, .n_head_kv = 1, .head_dim = 96, .n_rot = 0, .pos = 32,
+		.k = KV_F32, .v = KV_F32},
 	{KERNEL_rope_kv, 7, .n_head = 7, .n_head_kv = 1, .head_dim = 128, .n_rot = 128, .pos = 125,
-		.flags = NEOX},
+		.k = KV_F32, .v = KV_F32, .flags = NEOX},
 	{KERNEL_rope_kv, 2, .n_head = 16, .n_head_kv = 2, .head_dim = 256, .n_rot = 64, .pos = 63,
-		.flags = SMALL | K_HALF | V_HALF},
+		.k = KV_F16, .v = KV_F16, .flags = SMALL},
 
-	{KERNEL_attn_decode, 1, .n_head = 1, .n_head_kv = 1, .head_dim = 2, .flags = SMALL},
-	{KERNEL_attn_decode, 1, .n_head = 2, .n_head_kv = 2, .head_dim = 32, .pos = 30,
-		.flags = K_HALF | V_HALF},
-	{KERNEL_attn_decode, 3, .n_head = 4, .n_head_kv = 2, .head_dim = 32, .pos = 31,
-		.flags = SMALL | K_HALF},
-	{KERNEL_attn_decode, 2, .n_head = 3, .n_head_kv = 1, .head_dim = 48, .pos = 32,
-		.flags = V_HALF},
-	{KERNEL_attn_decode, 1, .n_head = 4, .n_head_kv = 1, .head_dim = 64, .pos = 95},
+	{KERNEL_attn_decode, 1, .n_head = 1, .n_head_kv = 1, .head_dim = 2, .k = KV_F32,
+		.v = KV_F32, .flags = SMALL},
+	{KERNEL_attn_decode, 1, .n_head = 2, .n_head_kv = 2, .head_dim = 32, .pos = 30, .k = KV_F16,
+		.v = KV_F16},
+	{KERNEL_attn_decode, 3, .n_head = 4, .n_head_kv = 2, .head_dim = 32, .pos = 31, .k = KV_F16,
+		.v = KV_F32, .flags = SMALL},
+	{KERNEL_attn_decode, 2, .n_head = 3, .n_head_kv = 1, .head_dim = 48, .pos = 32, .k = KV_F32,
+		.v = KV_F16},
+	{KERNEL_attn_decode, 1, .n_head = 4, .n_head_kv = 1, .head_dim = 64, .pos = 95, .k = KV_F32,
+		.v = KV_F32},
 	{KERNEL_attn_decode, 4, .n_head = 5, .n_head_kv = 1, .head_dim = 64, .pos = 126,
-		.flags = SMALL | K_HALF | V_HALF},
-	{KERNEL_attn_decode, 1, .n_head = 6, .n_head_kv = 2, .head_dim = 80, .pos = 127},
+		.k = KV_F16, .v = KV_F16, .flags = SMALL},
+	{KERNEL_attn_decode, 1, .n_head = 6, .n_head_kv = 2, .head_dim = 80, .pos = 127,
+		.k = KV_F32, .v = KV_F32},
 	{KERNEL_attn_decode, 2, .n_head = 7, .n_head_kv = 1, .head_dim = 96, .pos = 128,
-		.flags = SMALL},
+		.k = KV_F32, .v = KV_F32, .flags = SMALL},
 	{KERNEL_attn_decode, 3, .n_head = 8, .n_head_kv = 1, .head_dim = 128, .pos = 129,
-		.flags = V_HALF},
+		.k = KV_F32, .v = KV_F16},
 	{KERNEL_attn_decode, 1, .n_head = 16, .n_head_kv = 4, .head_dim = 256, .pos = 39,
-		.flags = K_HALF | V_HALF},
-	{KERNEL_attn_decode, 8, .n_head = 16, .n_head_kv = 2, .head_dim = 256, .pos = 255},
+		.k = KV_F16, .v = KV_F16},
+	{KERNEL_attn_decode, 8, .n_head = 16, .n_head_kv = 2, .head_dim = 256, .pos = 255,
+		.k = KV_F32, .v = KV_F32},
 	{KERNEL_attn_decode, 2, .n_head = 32, .n_head_kv = 1, .head_dim = 64, .pos = 1030,
-		.flags = K_HALF | V_HALF},
+		.k = KV_F16, .v = KV_F16},
 
 	{KERNEL_attn_reduce, 1, .n_head = 1, .n_head_kv = 1, .head_dim = 2, .flags = SMALL},
 	{KERNEL_attn_reduce, 3, .n_head = 4, .n_head_kv = 2, .head_dim = 64, .pos = 127,
@@ -119,22 +133,26 @@ static const struct check_case cases[] = {
 	{KERNEL_attn_reduce, 2, .n_head = 7, .n_head_kv = 1, .head_dim = 80, .pos = 128},
 	{KERNEL_attn_reduce, 8, .n_head = 8, .n_head_kv = 8, .head_dim = 256, .pos = 4000},
 
-	{KERNEL_attn_prefill, 1, .n_head = 1, .n_head_kv = 1, .head_dim = 2, .flags = SMALL},
-	{KERNEL_attn_prefill, 7, .n_head = 2, .n_head_kv = 2, .head_dim = 32,
-		.flags = SMALL | K_HALF},
+	{KERNEL_attn_prefill, 1, .n_head = 1, .n_head_kv = 1, .head_dim = 2, .k = KV_F32,
+		.v = KV_F32, .flags = SMALL},
+	{KERNEL_attn_prefill, 7, .n_head = 2, .n_head_kv = 2, .head_dim = 32, .k = KV_F16,
+		.v = KV_F32, .flags = SMALL},
 	{KERNEL_attn_prefill, 8, .n_head = 4, .n_head_kv = 2, .head_dim = 32, .pos = 24,
-		.flags = K_HALF | V_HALF},
+		.k = KV_F16, .v = KV_F16},
 	{KERNEL_attn_prefill, 9, .n_head = 3, .n_head_kv = 1, .head_dim = 48, .pos = 31,
-		.flags = SMALL | V_HALF},
-	{KERNEL_attn_prefill, 33, .n_head = 4, .n_head_kv = 1, .head_dim = 64, .room = 40},
-	{KERNEL_attn_prefill, 10, .n_head = 5, .n_head_kv = 1, .head_dim = 80, .pos = 90},
+		.k = KV_F32, .v = KV_F16, .flags = SMALL},
+	{KERNEL_attn_prefill, 33, .n_head = 4, .n_head_kv = 1, .head_dim = 64, .room = 40,
+		.k = KV_F32, .v = KV_F32},
+	{KERNEL_attn_prefill, 10, .n_head = 5, .n_head_kv = 1, .head_dim = 80, .pos = 90,
+		.k = KV_F32, .v = KV_F32},
 	{KERNEL_attn_prefill, 3, .n_head = 7, .n_head_kv = 1, .head_dim = 96, .pos = 127,
-		.flags = SMALL | K_HALF | V_HALF},
+		.k = KV_F16, .v = KV_F16, .flags = SMALL},
 	{KERNEL_attn_prefill, 17, .n_head = 8, .n_head_kv = 1, .head_dim = 128, .pos = 120,
-		.flags = K_HALF},
-	{KERNEL_attn_prefill, 40, .n_head = 16, .n_head_kv = 4, .head_dim = 256,
-		.flags = K_HALF | V_HALF},
-	{KERNEL_attn_prefill, 13, .n_head = 2, .n_head_kv = 1, .head_dim = 256, .pos = 300},
+		.k = KV_F16, .v = KV_F32},
+	{KERNEL_attn_prefill, 40, .n_head = 16, .n_head_kv = 4, .head_dim = 256, .k = KV_F16,
+		.v = KV_F16},
+	{KERNEL_attn_prefill, 13, .n_head = 2, .n_head_kv = 1, .head_dim = 256, .pos = 300,
+		.k = KV_F32, .v = KV_F32},
 
 	{KERNEL_glu, 1, .n_out = 1, .flags = SMALL},
 	{KERNEL_glu, 2, .n_out = 255},
@@ -194,13 +212,26 @@ bool check_case_small(uint32_t i)
 	return find_case(i, &weight)->flags & SMALL;
 }
 
+static const char *const kv_names[] = {
+	[KV_F16] = "f16", [KV_F32] = "f32", [KV_Q8_0] = "q8_0", [KV_Q4_0] = "q4_0"};
+
+static bool has_cache(const struct check_case *c)
+{
+	return c->kernel == KERNEL_rope_kv || c->kernel == KERNEL_attn_decode ||
+		c->kernel == KERNEL_attn_prefill;
+}
+
 void check_case_name(uint32_t i, char *name, size_t n_bytes)
 {
 	static const struct {
 		uint32_t flag;
 		const char *name;
-	} flags[] = {{BIAS, "bias"}, {RESIDUAL, "residual"}, {NEOX, "neox"}, {K_HALF, "f16 k"},
-		{V_HALF, "f16 v"}};
+	} flags[] = {{BIAS, "bias"}, {RESIDUAL, "residual"}, {NEOX, "neox"}, {SCALE, "scale"},
+		{SOFTCAP, "softcap"}, {SINKS, "sinks"}, {UNGATED, "no gate"},
+		{BY_POS, "by position"}};
+	static const char *const activations[] = {[ACTIVATION_SILU] = "silu",
+		[ACTIVATION_GELU] = "gelu",
+		[ACTIVATION_SWIGLU] = "swiglu"};
 	enum weight weight;
 	const struct check_case *c = find_case(i, &weight);
 	const struct kernel_info *k = kernel_info(c->kernel);
@@ -216,13 +247,23 @@ void check_case_name(uint32_t i, char *name, size_t n_bytes)
 		text_printf(&t, " %u/%u x %u", c->n_head, c->n_head_kv, c->head_dim);
 	if (c->kernel == KERNEL_rope_kv)
 		text_printf(&t, " rot %u", c->n_rot);
+	if (has_cache(c))
+		text_printf(&t, " %s/%s", kv_names[c->k], kv_names[c->v]);
+	if (c->kernel == KERNEL_glu)
+		text_printf(&t, " %s", activations[c->activation]);
+	if (c->n_segments)
+		text_printf(&t, " in %u", c->n_segments);
 	if (c->pos)
 		text_printf(&t, " pos %u", c->pos);
 	text_printf(&t, ", %u row%s", c->n_rows, c->n_rows == 1 ? "" : "s");
 	if (c->room)
 		text_printf(&t, " of %u", c->room);
+	if (c->n_used)
+		text_printf(&t, " by %u", c->n_used);
 	if (c->chunk)
 		text_printf(&t, ", chunks of %u", c->chunk);
+	if (c->window)
+		text_printf(&t, ", window %u", c->window);
 	for (size_t f = 0; f < ARRAY_COUNT(flags); f++)
 		if (c->flags & flags[f].flag)
 			text_printf(&t, ", %s", flags[f].name);
@@ -237,8 +278,9 @@ void check_case_name(uint32_t i, char *name, size_t n_bytes)
 
 /* ---- one side of a case: a backend with the operands ------------------------------------------- */
 
-/* WORDS: every bit counts.  RESULT: struct sample_result, words but for the log-probability. */
-enum form { FORM_INPUT, FORM_F32, FORM_F16, FORM_WORDS, FORM_RESULT };
+/* WORDS: every bit counts.  RESULT: struct sample_result, words but for the log-probability.  Q8_0, Q4_0:
+ * units of a cache. */
+enum form { FORM_INPUT, FORM_F32, FORM_F16, FORM_Q8_0, FORM_Q4_0, FORM_WORDS, FORM_RESULT };
 
 struct operand {
 	struct buffer *buffer;
@@ -325,30 +367,47 @@ static struct rows rows_shape(uint32_t n)
 	return (struct rows){.n = n, .stride = ROW_STRIDE(n)};
 }
 
-/* Random activations; the padding of a row is 0, as a session keeps it. */
-static struct rows input_rows(struct side *s, uint32_t n, float size)
+/* Rows of activations per row of the step. */
+static uint32_t n_used(const struct side *s)
+{
+	return s->c->n_used ? s->c->n_used : 1;
+}
+
+/* Random activations, n_used rows for each row of the step; the padding of a row is 0, as a session
+ * keeps it. */
+static struct rows input_slots(struct side *s, uint32_t n_used_rows, uint32_t n, float size)
 {
 	struct rows rows = rows_shape(n);
-	struct operand *o =
-		operand_create(s, (uint64_t)room(s) * rows.stride * sizeof(float), 0xFF);
+	uint32_t n_rows = room(s) * n_used_rows;
+	struct operand *o = operand_create(s, (uint64_t)n_rows * rows.stride * sizeof(float), 0xFF);
 	if (!o)
 		return rows;
 	float *to = (float *)(void *)(o->bytes + GUARD);
-	for (uint32_t row = 0; row < room(s); row++)
+	for (uint32_t row = 0; row < n_rows; row++)
 		for (uint32_t i = 0; i < rows.stride; i++)
 			*to++ = i < n ? random_float(s, size) : 0;
 	rows.view = operand_upload(s, o, MEMORY_DEVICE);
 	return rows;
 }
 
-static struct rows output_rows(struct side *s, uint32_t n, double limit)
+static struct rows input_rows(struct side *s, uint32_t n, float size)
+{
+	return input_slots(s, 1, n, size);
+}
+
+static struct rows output_slots(struct side *s, uint32_t n_used_rows, uint32_t n, double limit)
 {
 	struct rows rows = rows_shape(n);
-	rows.view = output(s, (uint64_t)room(s) * rows.stride * sizeof(float), FORM_F32, limit);
+	uint64_t row_bytes = (uint64_t)n_used_rows * rows.stride * sizeof(float);
+	rows.view = output(s, room(s) * row_bytes, FORM_F32, limit);
 	if (!s->status) /* a matmul may compute whole tiles of the rows there is room for */
-		s->operands[s->n_operands - 1].n_defined =
-			(uint64_t)s->c->n_rows * rows.stride * sizeof(float);
+		s->operands[s->n_operands - 1].n_defined = s->c->n_rows * row_bytes;
 	return rows;
+}
+
+static struct rows output_rows(struct side *s, uint32_t n, double limit)
+{
+	return output_slots(s, 1, n, limit);
 }
 
 /* Where a block of each format has its 16-bit floats: byte offsets, -1 for none.  All other bytes of a
@@ -440,32 +499,50 @@ static void make_step(struct side *s, const struct step_row *rows, uint32_t n_kv
 static void build_embed(struct side *s, const struct step_row *rows)
 {
 	const struct check_case *c = s->c;
-	struct rows x = output_rows(s, n_columns(c, s->weight), LIMIT_EXACT);
+	bool plain = !(c->flags & (SCALE | RESIDUAL));
+	struct rows x =
+		output_rows(s, n_columns(c, s->weight), plain ? LIMIT_EXACT : CHECK_LIMIT_ELEMENT);
+	struct rows residual = {0};
 	struct weights w = input_weights(s, s->weight, c->n_out, x.n, c->chunk, s->chunks);
+	if (c->flags & RESIDUAL)
+		residual = input_rows(s, x.n, 1);
 	make_step(s, rows, 1);
 	if (!s->status)
-		plan_embed(&s->plan, x, &w);
+		plan_embed(&s->plan, x, &w, c->flags & SCALE ? 11.25f : 1, c->flags & BY_POS,
+			residual);
 }
 
-static void build_rmsnorm(struct side *s, const struct step_row *rows)
+static void build_norm(struct side *s, const struct step_row *rows)
 {
-	struct view chunk;
-	struct rows out = output_rows(s, s->c->n_out, CHECK_LIMIT_ELEMENT);
-	struct rows x = input_rows(s, s->c->n_out, 4);
-	struct weights w = input_weights(s, WEIGHT_f32, 1, s->c->n_out, 0, &chunk);
+	const struct check_case *c = s->c;
+	uint32_t n = c->n_out / (c->n_segments ? c->n_segments : 1);
+	struct view chunk, bias_chunk;
+	struct weights bias = {0};
+	struct rows residual = {0};
+	struct rows out = output_rows(s, c->n_out, CHECK_LIMIT_ELEMENT);
+	struct rows x = input_rows(s, c->n_out, 4);
+	struct weights w = input_weights(s, WEIGHT_f32, 1, n, 0, &chunk);
+	if (c->flags & BIAS)
+		bias = input_weights(s, WEIGHT_f32, 1, n, 0, &bias_chunk);
+	if (c->flags & RESIDUAL)
+		residual = input_rows(s, c->n_out, 1);
 	make_step(s, rows, 1);
 	if (!s->status)
-		plan_rmsnorm(&s->plan, out, x, &w, 1e-5f);
+		plan_norm(&s->plan, c->kernel == KERNEL_rmsnorm ? NORM_RMS : NORM_LAYER, out, x, &w,
+			&bias, 1e-5f, residual);
 }
 
 static void build_glu(struct side *s, const struct step_row *rows)
 {
-	struct rows out = output_rows(s, s->c->n_out, CHECK_LIMIT_ELEMENT);
-	struct rows gate = input_rows(s, s->c->n_out, 200); /* beyond what exp can take */
-	struct rows up = input_rows(s, s->c->n_out, 2);
+	const struct check_case *c = s->c;
+	struct rows gate = {0};
+	struct rows out = output_slots(s, n_used(s), c->n_out, CHECK_LIMIT_ELEMENT);
+	if (!(c->flags & UNGATED)) /* beyond what exp can take */
+		gate = input_slots(s, n_used(s), c->n_out, 200);
+	struct rows up = input_slots(s, n_used(s), c->n_out, gate.n ? 10 : 200);
 	make_step(s, rows, 1);
 	if (!s->status)
-		plan_glu(&s->plan, out, gate, up);
+		plan_glu(&s->plan, out, gate, up, c->activation, n_used(s));
 }
 
 static void build_matmul(struct side *s, const struct step_row *rows)
@@ -485,7 +562,13 @@ static void build_matmul(struct side *s, const struct step_row *rows)
 		residual = input_rows(s, c->n_out, 1);
 	make_step(s, rows, 1);
 	if (!s->status)
-		plan_matmul(&s->plan, out, &w, x, &bias, residual);
+		plan_matmul(&s->plan, out, &w, x,
+			(struct epilogue){
+				.bias = &bias,
+				.residual = residual,
+				.scale = c->flags & SCALE ? 0.125f : 1,
+				.softcap = c->flags & SOFTCAP ? 3.0f : 0,
+			});
 }
 
 /* A cache for sequences of n_blocks blocks; blocks are dealt in a scattered order. */
@@ -514,27 +597,26 @@ static struct kv_shape input_table(struct side *s, uint32_t n_seq, uint32_t n_bl
 
 /* K or V: random where a row of the step will look, NaN everywhere else. */
 static struct view input_cache(struct side *s, const struct kv_shape *shape,
-	const uint8_t *table_bytes, const struct step_row *rows, uint32_t n_seq, bool f16,
+	const uint8_t *table_bytes, const struct step_row *rows, uint32_t n_seq, enum kv_type type,
 	float size)
 {
 	uint32_t width = shape->n_head_kv * shape->head_dim;
 	uint64_t n = (uint64_t)n_seq * shape->n_ctx * width;
-	struct operand *o = operand_create(s, n * (f16 ? 2 : 4), 0xFF);
+	struct operand *o = operand_create(s, kv_bytes(type, n), 0xFF);
 	if (!o)
 		return (struct view){0};
 	const uint32_t *table = (const uint32_t *)(const void *)(table_bytes + GUARD);
-	float *floats = (float *)(void *)(o->bytes + GUARD);
-	uint16_t *halves = (uint16_t *)(void *)(o->bytes + GUARD);
+	float values[MAX_HEAD_DIM];
 	for (uint32_t row = 0; row < s->c->n_rows; row++)
-		for (uint32_t pos = 0; pos <= rows[row].pos; pos++) {
+		for (uint32_t pos = WINDOW_START(rows[row].pos, s->c->window); pos <= rows[row].pos;
+			pos++) {
 			uint32_t block = table[rows[row].seq * shape->n_blocks + pos / KV_BLOCK];
-			uint64_t at = ((uint64_t)block * KV_BLOCK + pos % KV_BLOCK) * width;
-			for (uint32_t i = 0; i < width; i++) {
-				float value = random_float(s, size);
-				if (f16)
-					halves[at + i] = float_to_half(value);
-				else
-					floats[at + i] = value;
+			size_t at = ((size_t)block * KV_BLOCK + pos % KV_BLOCK) * width;
+			for (uint32_t head = 0; head < shape->n_head_kv; head++) {
+				for (uint32_t i = 0; i < shape->head_dim; i++)
+					values[i] = random_float(s, size);
+				kv_store(type, o->bytes + GUARD, at + head * shape->head_dim,
+					shape->head_dim, values);
 			}
 		}
 	return operand_upload(s, o, MEMORY_DEVICE);
@@ -556,19 +638,29 @@ static uint32_t n_positions(const struct step_row *rows, uint32_t n_rows)
 	return n;
 }
 
+static enum form cache_form(enum kv_type type)
+{
+	static const enum form forms[] = {[KV_F16] = FORM_F16,
+		[KV_F32] = FORM_F32,
+		[KV_Q8_0] = FORM_Q8_0,
+		[KV_Q4_0] = FORM_Q4_0};
+	return forms[type];
+}
+
 static void build_rope_kv(struct side *s, const struct step_row *rows)
 {
 	const struct check_case *c = s->c;
 	uint32_t n_seq = n_sequences(rows, c->n_rows), n_kv = n_positions(rows, c->n_rows);
 	uint32_t n_q = c->n_head * c->head_dim, n_k = c->n_head_kv * c->head_dim;
 	uint32_t k_at = ROW_STRIDE(n_q), v_at = k_at + ROW_STRIDE(n_k);
-	struct kv_layer kv = {.k_f16 = c->flags & K_HALF, .v_f16 = c->flags & V_HALF};
+	struct kv_layer kv = {.k_type = c->k, .v_type = c->v};
 	struct rows q = output_rows(s, n_q, CHECK_LIMIT_ELEMENT);
 	struct kv_shape shape = input_table(s, n_seq, (n_kv + KV_BLOCK - 1) / KV_BLOCK);
 	uint64_t n = (uint64_t)n_seq * shape.n_ctx * n_k;
-	kv.k = output(
-		s, n * (kv.k_f16 ? 2 : 4), kv.k_f16 ? FORM_F16 : FORM_F32, CHECK_LIMIT_ELEMENT);
-	kv.v = output(s, n * (kv.v_f16 ? 2 : 4), kv.v_f16 ? FORM_F16 : FORM_F32, LIMIT_EXACT);
+	kv.k = output(s, kv_bytes(c->k, n), cache_form(c->k),
+		c->k <= KV_F32 ? CHECK_LIMIT_ELEMENT : CHECK_LIMIT_QUANTISED);
+	kv.v = output(s, kv_bytes(c->v, n), cache_form(c->v),
+		c->v <= KV_F32 ? LIMIT_EXACT : CHECK_LIMIT_QUANTISED);
 	struct rows qkv = input_rows(s, v_at + n_k, 4);
 	struct operand *o =
 		operand_create(s, (uint64_t)n_kv * (c->n_rot ? c->n_rot : 1) * sizeof(float), 0xFF);
@@ -583,8 +675,35 @@ static void build_rope_kv(struct side *s, const struct step_row *rows)
 	}
 	struct view table = operand_upload(s, o, MEMORY_DEVICE);
 	if (!s->status)
-		plan_rope_kv(&s->plan, q, &kv, &shape, qkv, k_at, v_at, table, c->n_rot,
-			c->flags & NEOX);
+		plan_rope_kv(&s->plan, q, &kv, &shape, qkv, k_at, v_at,
+			&(struct rope){
+				.table = table,
+				.n_rot = c->n_rot,
+				.neox = c->flags & NEOX,
+				.q_scale = c->flags & SCALE ? 0.25f : 0,
+				.q_scale_ctx = 16,
+			});
+}
+
+/* Some far above what a score can be, some far below. */
+static struct weights input_sinks(struct side *s, struct view *chunk)
+{
+	uint32_t n = s->c->n_head;
+	struct weights sinks = {.name = "sinks",
+		.weight = WEIGHT_f32,
+		.n_rows = 1,
+		.n_cols = n,
+		.rows_per_chunk = 1,
+		.n_chunks = 1,
+		.chunks = chunk};
+	struct operand *o = s->c->flags & SINKS ? operand_create(s, n * sizeof(float), 0xFF) : NULL;
+	if (!o)
+		return (struct weights){0};
+	for (uint32_t i = 0; i < n; i++)
+		((float *)(void *)(o->bytes + GUARD))[i] =
+			i % 5 == 4 ? random_float(s, 300) : random_float(s, 5);
+	*chunk = operand_upload(s, o, MEMORY_DEVICE);
+	return sinks;
 }
 
 static void build_attention(struct side *s, const struct step_row *rows)
@@ -592,21 +711,29 @@ static void build_attention(struct side *s, const struct step_row *rows)
 	const struct check_case *c = s->c;
 	uint32_t n_seq = n_sequences(rows, c->n_rows), n_kv = n_positions(rows, c->n_rows);
 	uint32_t n_q = c->n_head * c->head_dim;
-	struct kv_layer kv = {.k_f16 = c->flags & K_HALF, .v_f16 = c->flags & V_HALF};
-	struct view partial = {0};
+	struct kv_layer kv = {.k_type = c->k, .v_type = c->v};
+	struct view partial = {0}, sink_chunk;
 	struct rows out = output_rows(s, n_q, CHECK_LIMIT_FLOAT), q = input_rows(s, n_q, 1);
 	struct kv_shape shape = input_table(s, n_seq, n_kv / KV_BLOCK + 1);
 	const uint8_t *table = s->status ? NULL : s->operands[s->n_operands - 1].bytes;
-	kv.k = input_cache(s, &shape, table, rows, n_seq, kv.k_f16, 2);
-	kv.v = input_cache(s, &shape, table, rows, n_seq, kv.v_f16, 1);
+	kv.k = input_cache(s, &shape, table, rows, n_seq, kv.k_type, 2);
+	kv.v = input_cache(s, &shape, table, rows, n_seq, kv.v_type, 1);
 	if (c->kernel == KERNEL_attn_decode) {
 		uint64_t n = (uint64_t)c->n_rows * c->n_head *
-			((shape.n_ctx + ATTN_SLICE - 1) / ATTN_SLICE) * (2 + c->head_dim);
+			attention_slices(shape.n_ctx, c->window) * (2 + c->head_dim);
 		partial = output(s, n * sizeof(float), FORM_F32, CHECK_LIMIT_FLOAT);
 	}
+	struct weights sinks = input_sinks(s, &sink_chunk);
 	make_step(s, rows, n_kv);
 	if (!s->status)
-		plan_attention(&s->plan, out, q, &kv, &shape, 0.3f, partial);
+		plan_attention(&s->plan, out, q, &kv, &shape,
+			&(struct attention){
+				.scale = 0.3f,
+				.softcap = c->flags & SOFTCAP ? 2.0f : 0,
+				.window = c->window,
+				.sinks = &sinks,
+				.partial = partial,
+			});
 }
 
 /* Slices as attn_decode could have left them; those beyond a row's position are NaN.  The op is the
@@ -615,7 +742,8 @@ static void build_attn_reduce(struct side *s, const struct step_row *rows)
 {
 	const struct check_case *c = s->c;
 	uint32_t n_kv = n_positions(rows, c->n_rows), floats = 2 + c->head_dim;
-	uint32_t n_slices = (n_kv + ATTN_SLICE - 1) / ATTN_SLICE;
+	uint32_t n_slices = attention_slices(n_kv, c->window);
+	struct view sink_chunk;
 	struct rows out = output_rows(s, c->n_head * c->head_dim, CHECK_LIMIT_FLOAT);
 	struct kv_shape shape = {.n_head = c->n_head,
 		.n_head_kv = c->n_head_kv,
@@ -630,7 +758,8 @@ static void build_attn_reduce(struct side *s, const struct step_row *rows)
 	float *slice = (float *)(void *)(o->bytes + GUARD);
 	for (uint32_t row = 0; row < c->n_rows; row++)
 		for (uint32_t i = 0; i < c->n_head * n_slices; i++, slice += floats) {
-			if (i % n_slices > rows[row].pos / ATTN_SLICE)
+			uint32_t start = WINDOW_START(rows[row].pos, c->window);
+			if (i % n_slices > rows[row].pos / ATTN_SLICE - start / ATTN_SLICE)
 				continue;
 			slice[0] = random_float(s, 5);
 			slice[1] = 1 + fabsf(random_float(s, 100));
@@ -638,12 +767,15 @@ static void build_attn_reduce(struct side *s, const struct step_row *rows)
 				slice[j] = random_float(s, 50);
 		}
 	struct view partial = operand_upload(s, o, MEMORY_DEVICE);
+	struct weights sinks = input_sinks(s, &sink_chunk);
 	if (s->status)
 		return;
 	/* Of the first op, which is dropped, any view will do as cache and table. */
 	struct kv_layer kv = {.k = partial, .v = partial};
 	shape.table = partial;
-	plan_attention(&s->plan, out, out, &kv, &shape, 1, partial);
+	plan_attention(&s->plan, out, out, &kv, &shape,
+		&(struct attention){
+			.scale = 1, .window = c->window, .sinks = &sinks, .partial = partial});
 	if (s->plan.n_ops == 2) {
 		s->plan.ops[0] = s->plan.ops[1];
 		s->plan.n_ops = 1;
@@ -770,7 +902,8 @@ static void build_control(struct side *s, const struct step_row *rows)
 
 static void (*const builders[N_KERNELS])(struct side *s, const struct step_row *rows) = {
 	[KERNEL_embed] = build_embed,
-	[KERNEL_rmsnorm] = build_rmsnorm,
+	[KERNEL_rmsnorm] = build_norm,
+	[KERNEL_layernorm] = build_norm,
 	[KERNEL_matvec] = build_matmul,
 	[KERNEL_matmul] = build_matmul,
 	[KERNEL_rope_kv] = build_rope_kv,
@@ -863,15 +996,26 @@ static void side_free(struct side *s)
 	plan_free(&s->plan);
 }
 
-static double element(const uint8_t *at, enum form form)
+/* ---- comparing ---- */
+
+/* How a form is compared: in pieces of n_bytes, each n numbers. */
+struct piece {
+	uint32_t n_bytes, n;
+	enum kv_type type; /* that decodes it */
+};
+
+static struct piece piece_of(enum form form)
 {
-	uint16_t half;
-	float f;
-	memcpy(&half, at, sizeof half);
-	if (form == FORM_F16)
-		return (double)half_to_float(half);
-	memcpy(&f, at, sizeof f);
-	return (double)f;
+	switch (form) {
+	case FORM_F16:
+		return (struct piece){2, 1, KV_F16};
+	case FORM_Q8_0:
+		return (struct piece){KV_Q8_0_WORDS * 4, KV_UNIT, KV_Q8_0};
+	case FORM_Q4_0:
+		return (struct piece){KV_Q4_0_WORDS * 4, KV_UNIT, KV_Q4_0};
+	default:
+		return (struct piece){4, 1, KV_F32};
+	}
 }
 
 static void reject(struct check_result *result, const char *format, ...) PRINTF_LIKE(2, 3);
@@ -888,66 +1032,100 @@ static void reject(struct check_result *result, const char *format, ...)
 	va_end(list);
 }
 
-static const uint8_t pattern[] = {PATTERN, PATTERN, PATTERN, PATTERN};
-
-static uint32_t element_bytes(const struct operand *o)
+static bool is_untouched(const uint8_t *at, uint32_t n_bytes)
 {
-	return o->form == FORM_F16 ? 2 : 4;
+	for (uint32_t i = 0; i < n_bytes; i++)
+		if (at[i] != PATTERN)
+			return false;
+	return true;
 }
 
-/* A number that the reference wrote, as opposed to an untouched element, a marker, or a word. */
-static bool is_number(const struct operand *o, const uint8_t *at, uint64_t i)
+/* Piece i is numbers that the reference wrote, not an untouched one, a marker, or a word. */
+static bool is_number(const struct operand *o, const struct piece *p, const uint8_t *at, uint64_t i)
 {
-	return memcmp(at, pattern, element_bytes(o)) != 0 && o->form != FORM_WORDS &&
-		(o->form != FORM_RESULT || i % 4 == 1) && fabs(element(at, o->form)) < BIG;
+	float f;
+	if (is_untouched(at, p->n_bytes) || o->form == FORM_WORDS ||
+		(o->form == FORM_RESULT && i % 4 != 1))
+		return false;
+	if (p->n > 1)
+		return true;
+	kv_load(p->type, at, 0, 1, &f);
+	return fabs((double)f) < BIG;
 }
 
 /* Sum of the squares of the reference's numbers, and how many there are. */
-static double sum_squares(const struct operand *o, uint64_t *n)
+static double sum_squares(const struct operand *o, const struct piece *p, uint64_t *n)
 {
-	uint32_t size = element_bytes(o);
 	double sum = 0;
+	float f[KV_UNIT];
 	*n = 0;
-	for (uint64_t i = 0; i < o->n_defined / size; i++) {
-		const uint8_t *at = o->bytes + GUARD + i * size;
-		if (is_number(o, at, i)) {
-			sum += element(at, o->form) * element(at, o->form);
-			++*n;
-		}
+	for (uint64_t i = 0; i < o->n_defined / p->n_bytes; i++) {
+		const uint8_t *at = o->bytes + GUARD + i * p->n_bytes;
+		if (!is_number(o, p, at, i))
+			continue;
+		kv_load(p->type, at, 0, p->n, f);
+		for (uint32_t j = 0; j < p->n; j++)
+			sum += (double)f[j] * (double)f[j];
+		*n += p->n;
 	}
 	return sum;
+}
+
+/* Numbers of one piece; returns the sum of the squares of their differences.  A quotient of a unit may
+ * be rounded the other way: an error of one step. */
+static double compare_piece(const struct piece *p, const uint8_t *a, const uint8_t *b,
+	double typical, uint32_t index, uint64_t i, struct check_result *result)
+{
+	float x[KV_UNIT], y[KV_UNIT], step = 0;
+	double errors = 0;
+	kv_load(p->type, a, 0, p->n, x);
+	kv_load(p->type, b, 0, p->n, y);
+	if (p->n > 1)
+		memcpy(&step, b, sizeof step);
+	for (uint32_t j = 0; j < p->n; j++) {
+		double error = fabs((double)x[j] - (double)y[j]);
+		double allowed =
+			OUTLIER * fmax(fabs((double)y[j]), typical) + 1.001 * fabs((double)step);
+		if (!(error <= allowed))
+			reject(result, "output %u: element %llu is %g, expected %g", index,
+				(unsigned long long)(i * p->n + j), (double)x[j], (double)y[j]);
+		result->max_error = fmax(result->max_error, error);
+		errors += error * error;
+	}
+	return errors;
+}
+
+static void compare_guards(const struct operand *found, const struct operand *expected,
+	uint32_t index, struct check_result *result)
+{
+	uint64_t behind = GUARD + expected->n_bytes;
+	if (memcmp(found->bytes, expected->bytes, GUARD) != 0 ||
+		memcmp(found->bytes + behind, expected->bytes + behind, GUARD) != 0)
+		reject(result, "output %u: what lies beside it was written", index);
 }
 
 /* `index` is the operand's, for messages. */
 static void compare(const struct operand *found, const struct operand *expected, uint32_t index,
 	struct check_result *result)
 {
-	uint32_t size = element_bytes(expected);
+	const struct piece p = piece_of(expected->form);
 	uint64_t n_numbers;
-	double errors = 0, squares = sum_squares(expected, &n_numbers);
+	double errors = 0, squares = sum_squares(expected, &p, &n_numbers);
 	double typical = n_numbers ? sqrt(squares / (double)n_numbers) : 0;
-	for (uint64_t at = 0; at < expected->n_bytes + 2 * GUARD; at += size) {
-		const uint8_t *a = found->bytes + at, *b = expected->bytes + at;
-		bool inside = at >= GUARD && at < GUARD + expected->n_bytes;
-		long long i = ((long long)at - GUARD) / size;
-		if (memcmp(a, b, size) == 0 || (inside && at >= GUARD + expected->n_defined))
+	compare_guards(found, expected, index, result);
+	for (uint64_t i = 0; i < expected->n_defined / p.n_bytes; i++) {
+		const uint8_t *a = found->bytes + GUARD + i * p.n_bytes;
+		const uint8_t *b = expected->bytes + GUARD + i * p.n_bytes;
+		if (memcmp(a, b, p.n_bytes) == 0)
 			continue;
-		if (!inside || memcmp(b, pattern, size) == 0) {
-			reject(result, "output %u: element %lld%s was written", index, i,
-				inside ? "" : " (outside)");
-			continue;
-		}
-		if (!is_number(expected, b, (uint64_t)i)) {
-			reject(result, "output %u: word %lld differs", index, i);
-			continue;
-		}
-		double x = element(a, expected->form), y = element(b, expected->form);
-		double error = fabs(x - y);
-		if (!(error <= OUTLIER * fmax(fabs(y), typical)))
-			reject(result, "output %u: element %lld is %g, expected %g", index, i, x,
-				y);
-		result->max_error = fmax(result->max_error, error);
-		errors += error * error;
+		if (is_untouched(b, p.n_bytes))
+			reject(result, "output %u: element %llu was written", index,
+				(unsigned long long)(i * p.n));
+		else if (!is_number(expected, &p, b, i))
+			reject(result, "output %u: word %llu differs", index,
+				(unsigned long long)i);
+		else
+			errors += compare_piece(&p, a, b, typical, index, i, result);
 	}
 	double nmse = errors > 0 ? errors / squares : 0; /* squares 0: infinite */
 	if (nmse > result->nmse)

@@ -18,7 +18,15 @@ struct side {
 /* What of a written operand the step defines: n_rows rows of n elements, stride apart. */
 struct extent {
 	uint64_t n_rows, stride, n;
-	enum { ELEMENT_F32, ELEMENT_F16, ELEMENT_WORD, ELEMENT_NONE } element;
+	enum {
+		ELEMENT_F32 = KV_F32,
+		ELEMENT_F16 = KV_F16,
+		ELEMENT_Q8_0 = KV_Q8_0,
+		ELEMENT_Q4_0 = KV_Q4_0,
+		ELEMENT_WORD,
+		ELEMENT_ROUTE,
+		ELEMENT_NONE
+	} element;
 	double limit; /* of the NMSE; 0: the same bits */
 };
 
@@ -33,10 +41,18 @@ static struct extent rows_extent(uint64_t n_rows, uint64_t stride, uint64_t n, d
 }
 
 /* The whole cache of a layer: rows that no step wrote are equal on both sides. */
-static struct extent cache_extent(const struct view *view, bool f16)
+static struct extent cache_extent(const struct view *view, uint32_t type)
 {
-	return (struct extent){1, 0, view->n_bytes / (f16 ? 2 : 4), f16 ? ELEMENT_F16 : ELEMENT_F32,
-		f16 ? CHECK_LIMIT_FLOAT : CHECK_LIMIT_ELEMENT};
+	static const double limits[] = {
+		[KV_F16] = CHECK_LIMIT_FLOAT,
+		[KV_F32] = CHECK_LIMIT_ELEMENT,
+		[KV_Q8_0] = CHECK_LIMIT_QUANTISED,
+		[KV_Q4_0] = CHECK_LIMIT_QUANTISED,
+	};
+	struct extent e = {.n_rows = 1, .limit = limits[type]};
+	e.element = type;
+	e.n = view->n_bytes / kv_bytes((enum kv_type)type, KV_UNIT) * KV_UNIT;
+	return e;
 }
 
 /* Written operand i of an op.  Log-probabilities are no decision and the dispatch sizes are each
@@ -48,23 +64,30 @@ static struct extent extent_of(const struct op *op, uint32_t i, const struct ste
 	const struct extent none = {.element = ELEMENT_NONE};
 	switch (op->kernel) {
 	case KERNEL_embed:
-		return rows_extent(n, a->embed.stride, a->embed.n_embd, 0);
+		return rows_extent(n, a->embed.stride, a->embed.n_embd,
+			a->embed.scale != 1 || a->embed.has_residual ? CHECK_LIMIT_ELEMENT : 0);
 	case KERNEL_rmsnorm:
-		return rows_extent(n, a->rmsnorm.stride_out, a->rmsnorm.n, CHECK_LIMIT_ELEMENT);
+	case KERNEL_layernorm:
+		return rows_extent(n, a->rmsnorm.stride_out,
+			(uint64_t)a->rmsnorm.n * a->rmsnorm.n_segments, CHECK_LIMIT_ELEMENT);
 	case KERNEL_matvec:
 	case KERNEL_matmul:
 		return rows_extent(
 			n, a->matmul.stride_out, a->matmul.n_out, matmul_limit(op->weight));
 	case KERNEL_rope_kv:
 		if (i == 1)
-			return cache_extent(&op->buffers[1], op->constant & ATTN_K_F16);
+			return cache_extent(
+				&op->buffers[1], op->constant >> ATTN_K_SHIFT & ATTN_TYPE_MASK);
 		if (i == 2)
-			return cache_extent(&op->buffers[2], op->constant & ATTN_V_F16);
+			return cache_extent(
+				&op->buffers[2], op->constant >> ATTN_V_SHIFT & ATTN_TYPE_MASK);
 		return rows_extent(n, a->rope_kv.stride_q, a->rope_kv.n_head * a->rope_kv.head_dim,
 			CHECK_LIMIT_ELEMENT);
 	case KERNEL_attn_decode: { /* of each head, the slices that hold positions */
 		uint64_t n_slice = 2 + a->attn_decode.head_dim;
 		uint64_t n_slices = (step->n_kv - 1) / ATTN_SLICE + 1;
+		if (n_slices > a->attn_decode.n_slices) /* of a window */
+			n_slices = a->attn_decode.n_slices;
 		return rows_extent((uint64_t)n * a->attn_decode.n_head,
 			a->attn_decode.n_slices * n_slice, n_slices * n_slice, CHECK_LIMIT_FLOAT);
 	}
@@ -73,7 +96,22 @@ static struct extent extent_of(const struct op *op, uint32_t i, const struct ste
 		return rows_extent(n, a->attn_prefill.stride_out,
 			a->attn_prefill.n_head * a->attn_prefill.head_dim, CHECK_LIMIT_FLOAT);
 	case KERNEL_glu:
-		return rows_extent(n, a->glu.stride, a->glu.n, CHECK_LIMIT_ELEMENT);
+		return rows_extent(
+			(uint64_t)n * op->factor, a->glu.stride, a->glu.n, CHECK_LIMIT_ELEMENT);
+	case KERNEL_moe_route:
+		return (struct extent){
+			1, 0, 2 * n * a->moe_route.n_used, ELEMENT_ROUTE, CHECK_LIMIT_ELEMENT};
+	case KERNEL_moe_tiles:
+		return (struct extent){
+			1, 0, 3 * a->moe_tiles.n_tiles + n * a->moe_tiles.n_used, ELEMENT_WORD, 0};
+	case KERNEL_expert_matvec:
+	case KERNEL_expert_matmul:
+		return rows_extent((uint64_t)n * a->expert_matvec.n_used,
+			a->expert_matvec.stride_out, a->expert_matvec.n_out,
+			matmul_limit(op->weight));
+	case KERNEL_expert_sum:
+		return rows_extent(
+			n, a->expert_sum.stride_out, a->expert_sum.n, CHECK_LIMIT_ELEMENT);
 	case KERNEL_sample: /* the token of each result */
 		return i == 0
 			? (struct extent){n, sizeof(struct sample_result) / 4, 1, ELEMENT_WORD, 0}
@@ -112,21 +150,23 @@ static enum lap_status run_op(struct side *side, uint32_t i, double *seconds, st
 	return status;
 }
 
-static double element(const uint8_t *bytes, uint64_t i, bool f16)
+static double element(const uint8_t *bytes, uint64_t i, const struct extent *e)
 {
-	if (f16)
-		return (double)half_to_float(((const uint16_t *)(const void *)bytes)[i]);
-	return (double)((const float *)(const void *)bytes)[i];
+	float values[KV_UNIT];
+	if (e->element == ELEMENT_F32 || e->element >= ELEMENT_WORD)
+		return (double)((const float *)(const void *)bytes)[i];
+	kv_load((enum kv_type)e->element, bytes, i / KV_UNIT * KV_UNIT, KV_UNIT, values);
+	return (double)values[i % KV_UNIT];
 }
 
 static void compare(const uint8_t *found, const uint8_t *expected, const struct extent *e,
 	struct check_result *result)
 {
 	double errors = 0, squares = 0;
-	bool f16 = e->element == ELEMENT_F16;
 	for (uint64_t row = 0; row < e->n_rows; row++)
 		for (uint64_t i = row * e->stride; i < row * e->stride + e->n; i++) {
-			if (e->element == ELEMENT_WORD) {
+			if (e->element == ELEMENT_WORD ||
+				(e->element == ELEMENT_ROUTE && i % 2 == 0)) {
 				const uint32_t *a = (const void *)found,
 					       *b = (const void *)expected;
 				if (a[i] != b[i] && result->passed) {
@@ -138,7 +178,7 @@ static void compare(const uint8_t *found, const uint8_t *expected, const struct 
 				}
 				continue;
 			}
-			double x = element(found, i, f16), y = element(expected, i, f16);
+			double x = element(found, i, e), y = element(expected, i, e);
 			if (x == y || (isnan(x) && isnan(y))) {
 				squares += isfinite(y) ? y * y : 0;
 				continue;
