@@ -71,7 +71,7 @@ Test(model, reads_a_llama)
 	struct opened o = open_good(new_builder());
 	const struct hparams *h = &o.m->h;
 	cr_expect_str_eq(o.m->arch->name, "llama");
-	cr_expect(!o.m->arch->rope_neox && !o.m->arch->qkv_bias);
+	cr_expect(o.m->arch->rope == ARCH_ROPE_NORMAL && o.m->arch->flags == 0);
 	cr_expect_eq(h->n_layer, 2);
 	cr_expect_eq(h->n_embd, 32);
 	cr_expect_eq(h->n_ff, 64);
@@ -239,7 +239,7 @@ Test(model, qwen2_needs_its_biases)
 			builder_noise(b, name, 0, k ? 16 : 32, 1);
 		}
 	struct opened o = open_good(b);
-	cr_expect(o.m->arch->rope_neox && o.m->arch->qkv_bias);
+	cr_expect(o.m->arch->rope == ARCH_ROPE_NEOX && o.m->arch->flags & ARCH_QKV_BIAS);
 	cr_expect_eq(o.m->layers[1].attn_v_bias.n_cols, 16);
 	close_model(&o);
 }
@@ -297,7 +297,12 @@ Test(model, rope_scaling)
 
 	b = new_builder();
 	builder_string(b, "llama.rope.scaling.type", "longrope");
-	expect_refused(b, "rope.scaling.type is \"longrope\", supported are none, linear and yarn");
+	expect_refused(b, "the tensor rope_factors_long.weight is missing");
+
+	b = new_builder();
+	builder_string(b, "llama.rope.scaling.type", "dynamic");
+	expect_refused(b,
+		"rope.scaling.type is \"dynamic\", supported are none, linear, yarn and longrope");
 }
 
 /* ---- what is refused ---------------------------------------------------------------------------- */
@@ -312,7 +317,7 @@ Test(model, architectures)
 	expect_refused(b, "general.architecture is of type u32, expected a string");
 	b = new_builder();
 	builder_string(b, "general.architecture", "frob\033ni\ncator");
-	expect_refused(b, "\"frob?ni?cator\" is not supported, supported are llama qwen2");
+	expect_refused(b, "\"frob?ni?cator\" is not supported, supported are llama mistral3 qwen2");
 	b = new_builder();
 	builder_string(b, "general.architecture", "llam");
 	expect_refused(b, "\"llam\" is not supported");
@@ -377,8 +382,8 @@ Test(model, integers_out_of_range)
 		{"llama.rope.dimension_count", 7, "dimension_count is 7"},
 		{"llama.rope.dimension_count", 10,
 			"dimension_count is 10, expected an even number"},
-		{"llama.expert_count", 8,
-			"llama.expert_count is 8, expected 0: mixture of experts"},
+		{"llama.expert_count", 8, "llama.expert_used_count is 0, expected 1 to 8"},
+		{"llama.expert_count", 513, "expert_count is 513, expected at most 512"},
 		{"split.count", 3, "one part of a model split into 3"},
 		{"llama.embedding_length", 48,
 			"token_embd.weight is [264, 32], expected [264, 48]"},
@@ -478,7 +483,7 @@ Test(model, other_shapes)
 	t->dims[2] = 2;
 	static const uint8_t second[64 * 32 * 4];
 	builder_bytes(&t->data, second, sizeof second);
-	expect_refused(b, "blk.0.ffn_up.weight is [1, 2, 64, 32], expected [64, 32]");
+	expect_refused(b, "blk.0.ffn_up.weight is [2, 64, 32], expected [64, 32]");
 	b = new_builder();
 	t = builder_get_tensor(b, "blk.0.ffn_up.weight");
 	t->n_dims = 4; /* written with trailing ones: the same shape */
@@ -572,15 +577,103 @@ Test(model, committed_golden_models)
 	}
 }
 
-/* Models of other architectures, experts and formats: each refused for what it is. */
+struct golden_model {
+	struct mapped_file file;
+	struct gguf *g;
+	struct model *m;
+};
+
+static struct golden_model open_golden(const char *path)
+{
+	struct golden_model o = {0};
+	struct lap_error err = {0};
+	o.file = map(shared_path(path));
+	cr_assert_eq(
+		gguf_open(o.file.data, o.file.n_bytes, path, &o.g, &err), LAP_OK, "%s", err.text);
+	cr_assert_eq(model_create(o.g, &o.m, &err), LAP_OK, "%s", err.text);
+	return o;
+}
+
+static void close_golden(struct golden_model *o)
+{
+	model_destroy(o->m);
+	gguf_close(o->g);
+	file_unmap(&o->file);
+}
+
+/* Which layers look back how far and turn by which table. */
+Test(model, kinds_of_layers)
+{
+	static const struct {
+		const char *path;
+		uint32_t windows[7];
+		enum layer_rope ropes[7];
+	} cases[] = {
+		{"golden/gemma2-plain.gguf", {8, 0, 8, 0}, {1, 1, 1, 1}},
+		{"golden/gemma3-plain.gguf", {8, 8, 8, 8, 8, 0, 8}, {2, 2, 2, 2, 2, 1, 2}},
+		{"golden/gemma3-hd256.gguf", {16, 0, 16}, {2, 1, 2}},
+		{"golden/gpt-oss-plain.gguf", {8, 0, 8, 0}, {1, 1, 1, 1}},
+		{"golden/smollm3-plain.gguf", {0}, {1, 1, 1, 0, 1}},
+		{"golden/gpt2-plain.gguf", {0}, {0, 0}},
+		{"golden/llama-plain.gguf", {0}, {1, 1}},
+	};
+	SKIP_WITHOUT("golden/gemma2-plain.gguf");
+	for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+		struct golden_model o = open_golden(cases[i].path);
+		for (uint32_t il = 0; il < o.m->h.n_layer; il++) {
+			cr_expect_eq(o.m->layers[il].window, cases[i].windows[il], "%s, layer %u",
+				cases[i].path, il);
+			cr_expect_eq(o.m->layers[il].rope, cases[i].ropes[il], "%s, layer %u",
+				cases[i].path, il);
+			cr_expect_eq(o.m->layers[il].kv_layer, il);
+		}
+		close_golden(&o);
+	}
+}
+
+/* Fused tensors are parts of one holder, behind each other and of its row length. */
+Test(model, parts_of_fused_tensors)
+{
+	SKIP_WITHOUT("golden/phi3-plain.gguf");
+	struct golden_model o = open_golden("golden/phi3-plain.gguf");
+	const struct layer *l = &o.m->layers[1];
+	const struct gguf_tensor *qkv = gguf_find_tensor(o.g, "blk.1.attn_qkv.weight");
+	const struct gguf_tensor *up = gguf_find_tensor(o.g, "blk.1.ffn_up.weight");
+	cr_assert(qkv && up);
+	cr_expect_eq(l->attn_q.data, qkv->data);
+	cr_expect_eq(l->attn_k.data, l->attn_q.data + l->attn_q.n_bytes);
+	cr_expect_eq(l->attn_v.data, l->attn_k.data + l->attn_k.n_bytes);
+	cr_expect_eq(l->attn_v.data + l->attn_v.n_bytes, qkv->data + qkv->n_bytes);
+	cr_expect(l->attn_q.n_rows == 192 && l->attn_k.n_rows == 96 && l->attn_v.n_rows == 96);
+	cr_expect_eq(l->ffn_gate.data, up->data);
+	cr_expect_eq(l->ffn_up.data, up->data + up->n_bytes / 2);
+	cr_expect(l->ffn_gate.n_rows == 64 && l->ffn_up.n_rows == 64);
+	close_golden(&o);
+
+	o = open_golden("golden/gpt2-plain.gguf");
+	const struct gguf_tensor *bias = gguf_find_tensor(o.g, "blk.0.attn_qkv.bias");
+	cr_expect_eq(o.m->layers[0].attn_v_bias.data, bias->data + 2 * 96 * sizeof(float));
+	cr_expect(!o.m->layers[0].ffn_gate.data && o.m->position_embd.data);
+	close_golden(&o);
+
+	o = open_golden("golden/gpt-oss-plain.gguf");
+	const struct gguf_tensor *renamed =
+		gguf_find_tensor(o.g, "blk.2.post_attention_norm.weight");
+	cr_expect_eq(o.m->layers[2].ffn_norm.data, renamed->data);
+	cr_expect(o.m->layers[2].experts);
+	cr_expect_eq(o.m->layers[2].ffn_up_exps.n_experts, 4);
+	cr_expect_eq(o.m->layers[2].ffn_up_exps.n_rows, 4 * 64);
+	close_golden(&o);
+}
+
+/* Models of other architectures and formats: each refused for what it is. */
 Test(model, unsupported_models_are_named)
 {
 	static const struct {
 		const char *path, *words;
 	} cases[] = {
-		{"golden/gemma2-plain.gguf", "\"gemma2\" is not supported"},
-		{"golden/qwen3moe-plain.gguf", "\"qwen3moe\" is not supported"},
-		{"golden/llama-moe.gguf", "mixture of experts is not supported yet"},
+		{"golden/gemma4-e.gguf", "\"gemma4\" is not supported"},
+		{"golden/lfm2-plain.gguf", "\"lfm2\" is not supported"},
 		{"golden/fmt-iq3_s.gguf", "IQ3_S (21), supported are"},
 		{"golden/fmt-q5_k.gguf", "Q5_K (13), supported are"},
 	};
