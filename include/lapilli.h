@@ -109,7 +109,12 @@ struct lap_model_options {
 	 * larger memory).  "cpu": the plain C reference.  Else an index, a name or part of one, or a
 	 * UUID in hexadecimal. */
 	const char *device;
-	bool vocab_only;          /* tokenizer and header alone; no device, no weights */
+	bool vocab_only; /* tokenizer and header alone; no device, no weights */
+	bool no_weights; /* all but the weights: for lap_session_memory, not for sessions */
+	/* Texts KEY=TYPE:VALUE that set or add keys of the file before they are read (LAP_USAGE when
+	 * one is malformed); TYPE is int, float, bool or str. */
+	const char *const *overrides;
+	size_t n_overrides;
 	uint64_t max_chunk_bytes; /* most bytes of a tensor bound at once; 0: the device's limit */
 	bool no_pipeline_cache;   /* do not read or write the pipeline cache file */
 	bool validation;          /* load the Khronos validation layer; its words go to the log */

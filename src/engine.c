@@ -289,6 +289,8 @@ static enum lap_status open_bytes(struct lap_model *m, const void *bytes, uint64
 	double start = clock_seconds();
 	m->log = (struct log){options->log, options->user};
 	enum lap_status status = gguf_open(bytes, n_bytes, path, &m->gguf, err);
+	if (!status && options->n_overrides)
+		status = gguf_override(m->gguf, options->overrides, options->n_overrides, err);
 	if (!status && gguf_find(m->gguf, "tokenizer.ggml.model"))
 		status = tokenizer_create(m->gguf, &m->tokenizer, err);
 	if (!status && !options->vocab_only)

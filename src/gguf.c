@@ -4,6 +4,7 @@
  * is allocated for a count before that many entries could fit.  Knows nothing of models. */
 #include "gguf.h"
 
+#include <errno.h>
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -17,6 +18,7 @@
 #define MIN_KV_BYTES      14    /* length, one character, type, one byte of value */
 #define MIN_TENSOR_BYTES  33    /* length, one character, one dimension, type, offset */
 #define MIN_STRING_BYTES  8
+#define ALIGNMENT_KEY     "general.alignment"
 
 /* ---- memory: everything a struct gguf points to, released at once ------------------------------ */
 
@@ -563,7 +565,7 @@ static enum lap_status read_header(struct cursor *c)
 
 static enum lap_status read_alignment(struct cursor *c)
 {
-	static const char key[] = "general.alignment";
+	static const char key[] = ALIGNMENT_KEY;
 	struct gguf *g = c->g;
 	const struct gguf_kv *kv = gguf_find(g, key);
 	g->alignment = DEFAULT_ALIGNMENT;
@@ -635,6 +637,150 @@ void gguf_close(struct gguf *g)
 		return;
 	arena_free(g->arena);
 	free(g);
+}
+
+/* ---- keys from the outside --------------------------------------------------------------------- */
+
+/* Where a value of an override starts, and how it is read. */
+struct override {
+	struct gguf *g;
+	const char *text, *value; /* the whole; behind the colon */
+	struct lap_error *err;
+};
+
+static enum lap_status bad_value(const struct override *o, const char *expected)
+{
+	return fail(o->err, LAP_USAGE, "override \"" NAME "\": the value is \"%.60s\", expected %s",
+		o->text, o->value, expected);
+}
+
+/* n_bytes of a number, little-endian as in a file. */
+static enum lap_status keep_number(
+	const struct override *o, struct gguf_kv *kv, uint64_t bits, unsigned n_bytes)
+{
+	uint8_t *bytes = arena_alloc(&o->g->arena, 1, sizeof bits);
+	if (!bytes)
+		return fail_memory(o->err, "a key", sizeof bits);
+	for (unsigned i = 0; i < n_bytes; i++)
+		bytes[i] = (uint8_t)(bits >> 8 * i);
+	kv->data = bytes;
+	return LAP_OK;
+}
+
+static enum lap_status override_int(const struct override *o, struct gguf_kv *kv)
+{
+	size_t sign = *o->value == '-';
+	errno = 0;
+	long long value = strtoll(o->value, NULL, 10);
+	size_t n_digits = strspn(o->value + sign, "0123456789");
+	if (n_digits == 0 || o->value[sign + n_digits] || errno)
+		return bad_value(o, "a whole number of 64 bits");
+	kv->type = GGUF_I64;
+	return keep_number(o, kv, (uint64_t)value, 8);
+}
+
+static enum lap_status override_float(const struct override *o, struct gguf_kv *kv)
+{
+	char *end = NULL;
+	double value = strtod(o->value, &end);
+	if (!*o->value || o->value[strspn(o->value, "0123456789.+-eE")] || *end || !isfinite(value))
+		return bad_value(o, "a number");
+	uint64_t bits;
+	memcpy(&bits, &value, sizeof bits);
+	kv->type = GGUF_F64;
+	return keep_number(o, kv, bits, 8);
+}
+
+static enum lap_status override_bool(const struct override *o, struct gguf_kv *kv)
+{
+	bool value = strcmp(o->value, "true") == 0;
+	if (!value && strcmp(o->value, "false") != 0)
+		return bad_value(o, "true or false");
+	kv->type = GGUF_BOOL;
+	return keep_number(o, kv, value, 1);
+}
+
+static enum lap_status override_str(const struct override *o, struct gguf_kv *kv)
+{
+	size_t n = strlen(o->value);
+	char *copy = arena_alloc(&o->g->arena, n + 1, 1);
+	struct gguf_string *string = arena_alloc(&o->g->arena, 1, sizeof *string);
+	if (!copy || !string)
+		return fail_memory(o->err, "a key", n + 1);
+	memcpy(copy, o->value, n);
+	*string = (struct gguf_string){copy, n};
+	kv->type = GGUF_STRING;
+	kv->data = (const uint8_t *)copy;
+	kv->strings = string;
+	return LAP_OK;
+}
+
+static enum lap_status read_override(
+	struct gguf *g, const char *text, struct gguf_kv *kv, struct lap_error *err)
+{
+	static const struct {
+		const char *name;
+		enum lap_status (*read)(const struct override *o, struct gguf_kv *kv);
+	} kinds[] = {{"int", override_int}, {"float", override_float}, {"bool", override_bool},
+		{"str", override_str}};
+	const char *equals = strchr(text, '=');
+	const char *colon = equals ? strchr(equals, ':') : NULL;
+	if (!colon || equals == text || (size_t)(equals - text) > MAX_NAME_BYTES)
+		return fail(err, LAP_USAGE,
+			"override \"" NAME "\": expected KEY=TYPE:VALUE with TYPE int, float, bool "
+			"or str",
+			text);
+	char *key = arena_alloc(&g->arena, (uint64_t)(equals - text) + 1, 1);
+	if (!key)
+		return fail_memory(err, "a key", (uint64_t)(equals - text) + 1);
+	memcpy(key, text, (size_t)(equals - text));
+	if (strcmp(key, ALIGNMENT_KEY) == 0)
+		return fail(err, LAP_USAGE,
+			"override \"" NAME "\": the place of the tensors follows from this key, "
+			"expected another one",
+			text);
+	const struct override o = {g, text, colon + 1, err};
+	*kv = (struct gguf_kv){.key = key, .n = 1};
+	for (size_t i = 0; i < ARRAY_COUNT(kinds); i++)
+		if (strncmp(equals + 1, kinds[i].name, (size_t)(colon - equals) - 1) == 0 &&
+			strlen(kinds[i].name) == (size_t)(colon - equals) - 1)
+			return kinds[i].read(&o, kv);
+	return fail(err, LAP_USAGE,
+		"override \"" NAME "\": the type is \"%.*s\", expected int, float, bool or str",
+		text, (int)(colon - equals < 20 ? colon - equals - 1 : 20), equals + 1);
+}
+
+enum lap_status gguf_override(
+	struct gguf *g, const char *const *overrides, size_t n, struct lap_error *err)
+{
+	struct gguf changed = *g;
+	changed.kv = arena_alloc(&changed.arena, g->n_kv + n, sizeof *g->kv);
+	changed.index = arena_alloc(&changed.arena, 1, sizeof(struct index));
+	enum lap_status status = LAP_OK;
+	if (!changed.kv || !changed.index)
+		status = fail_memory(err, "keys", (g->n_kv + n) * sizeof *g->kv);
+	else
+		*(struct index *)changed.index = *(const struct index *)g->index;
+	for (uint64_t i = 0; i < g->n_kv && !status; i++)
+		changed.kv[i] = g->kv[i];
+	for (size_t i = 0; i < n && !status; i++) {
+		struct gguf_kv kv;
+		status = read_override(&changed, overrides[i], &kv, err);
+		if (status)
+			break;
+		uint64_t k = 0;
+		while (k < changed.n_kv && strcmp(changed.kv[k].key, kv.key) != 0)
+			k++;
+		changed.kv[k] = kv;
+		changed.n_kv += k == changed.n_kv;
+	}
+	struct cursor c = {.g = &changed, .err = err};
+	if (!status)
+		status = index_kv(&c);
+	g->arena = changed.arena; /* what was made for a failed try goes with it */
+	if (!status)
+		*g = changed;
+	return status;
 }
 
 /* ---- look-up ----------------------------------------------------------------------------------- */

@@ -67,6 +67,12 @@ enum lap_status gguf_open(const void *bytes, uint64_t n_bytes, const char *path,
 	struct lap_error *err);
 void gguf_close(struct gguf *gguf); /* NULL is allowed */
 
+/* Sets or adds keys from texts KEY=TYPE:VALUE: TYPE int (signed, 64 bits), float, bool (true or false) or
+ * str.  Of two texts for one key the last counts.  What is copied lives as long as the gguf.  LAP_USAGE
+ * with the text, what was found and what was expected; the gguf is then as it was. */
+enum lap_status gguf_override(
+	struct gguf *gguf, const char *const *overrides, size_t n, struct lap_error *err);
+
 /* NULL when there is none. */
 const struct gguf_kv *gguf_find(const struct gguf *g, const char *key);
 const struct gguf_tensor *gguf_find_tensor(const struct gguf *g, const char *name);

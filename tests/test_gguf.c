@@ -617,6 +617,79 @@ Test(gguf, one_byte_changed_in_a_model)
 	builder_free(b);
 }
 
+/* ---- keys from the outside --------------------------------------------------------------------- */
+
+Test(gguf, overrides_set_and_add_keys)
+{
+	struct builder b = {0};
+	builder_u32(&b, "x.there", 5);
+	struct opened o = open_builder(&b);
+	cr_assert_eq(o.status, LAP_OK, "%s", o.err.text);
+	static const char *const texts[] = {"x.there=int:7", "x.new=float:-2.5e-1",
+		"x.on=bool:true", "x.off=bool:false", "x.name=str:a=b:c",
+		"x.none=str:", "x.there=int:9"};
+	cr_assert_eq(
+		gguf_override(o.g, texts, ARRAY_COUNT(texts), &o.err), LAP_OK, "%s", o.err.text);
+	uint32_t there = 0;
+	float number = 0;
+	bool on = false, off = true;
+	struct gguf_string name = {0}, none = {"x", 1};
+	cr_expect_eq(gguf_u32(o.g, "x.there", &there, &o.err), LAP_OK);
+	cr_expect_eq(there, 9, "the last counts");
+	cr_expect_eq(gguf_f32(o.g, "x.new", &number, &o.err), LAP_OK);
+	cr_expect(number == -0.25f);
+	cr_expect_eq(gguf_bool(o.g, "x.on", &on, &o.err), LAP_OK);
+	cr_expect_eq(gguf_bool(o.g, "x.off", &off, &o.err), LAP_OK);
+	cr_expect(on && !off);
+	cr_expect_eq(gguf_string(o.g, "x.name", &name, &o.err), LAP_OK);
+	cr_expect(name.n == 5 && memcmp(name.data, "a=b:c", 5) == 0);
+	cr_expect_eq(gguf_string(o.g, "x.none", &none, &o.err), LAP_OK);
+	cr_expect_eq(none.n, 0);
+	cr_expect_eq(o.g->n_kv, 6);
+	static const char *const negative[] = {"x.there=int:-1"};
+	cr_assert_eq(gguf_override(o.g, negative, 1, &o.err), LAP_OK);
+	cr_expect_eq(gguf_u32(o.g, "x.there", &there, &o.err), LAP_BAD_MODEL, "found %u", there);
+	close_file(&o);
+}
+
+Test(gguf, malformed_overrides)
+{
+	static const struct {
+		const char *text, *found, *expected;
+	} cases[] = {
+		{"", "\"\"", "KEY=TYPE:VALUE"},
+		{"a.b", "a.b", "KEY=TYPE:VALUE"},
+		{"a.b=3", "a.b=3", "KEY=TYPE:VALUE"},
+		{"=int:3", "=int:3", "KEY=TYPE:VALUE"},
+		{"a.b=u32:3", "\"u32\"", "int, float, bool or str"},
+		{"a.b=in:3", "\"in\"", "int, float, bool or str"},
+		{"a.b=:3", "\"\"", "int, float, bool or str"},
+		{"a.b=int:", "\"\"", "a whole number"},
+		{"a.b=int:3x", "\"3x\"", "a whole number"},
+		{"a.b=int: 3", "\" 3\"", "a whole number"},
+		{"a.b=int:9223372036854775808", "9223372036854775808", "a whole number"},
+		{"a.b=float:", "\"\"", "a number"},
+		{"a.b=float:nan", "\"nan\"", "a number"},
+		{"a.b=float:1e999", "1e999", "a number"},
+		{"a.b=bool:1", "\"1\"", "true or false"},
+		{"general.alignment=int:8", "general.alignment", "another one"},
+	};
+	struct builder b = {0};
+	builder_u32(&b, "x.there", 5);
+	struct opened o = open_builder(&b);
+	cr_assert_eq(o.status, LAP_OK, "%s", o.err.text);
+	for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+		const char *const texts[] = {"x.there=int:6", cases[i].text};
+		cr_expect_eq(gguf_override(o.g, texts, 2, &o.err), LAP_USAGE, "%s", cases[i].text);
+		cr_expect(strstr(o.err.text, cases[i].found), "%s", o.err.text);
+		cr_expect(strstr(o.err.text, cases[i].expected), "%s", o.err.text);
+		uint32_t there = 0;
+		cr_expect_eq(gguf_u32(o.g, "x.there", &there, &o.err), LAP_OK);
+		cr_expect(there == 5 && o.g->n_kv == 1, "the gguf is as it was");
+	}
+	close_file(&o);
+}
+
 /* ---- the generated set of bad files ------------------------------------------------------------ */
 
 /* All that opening a model for generation does before a device is asked. */

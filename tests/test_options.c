@@ -6,7 +6,7 @@
 #include "options.h"
 #include "support.h"
 
-enum kind { FLAG, TEXT, INTEGER, NUMBER, CHOICE, IDS };
+enum kind { FLAG, TEXT, INTEGER, NUMBER, CHOICE, IDS, TEXTS };
 enum {
 #define COMMAND(id, letter, arguments, help) letter = 1u << COMMAND_##id,
 #include "options.def"
@@ -37,6 +37,7 @@ static const char *const samples[] = {
 	[NUMBER] = "0.5",
 	[CHOICE] = "f32",
 	[IDS] = "3,1,2",
+	[TEXTS] = "a.b=int:1",
 };
 
 enum { MAX_ARGUMENTS = 16 };
@@ -61,6 +62,7 @@ static void expect_value(const struct row *row, const struct options *o, bool on
 {
 	const void *field = (const char *)o + row->offset;
 	const struct id_list *ids = field;
+	const struct text_list *texts = field;
 	bool right = false;
 	switch (row->kind) {
 	case FLAG:
@@ -80,6 +82,9 @@ static void expect_value(const struct row *row, const struct options *o, bool on
 		break;
 	case IDS:
 		right = ids->n == 3 && ids->ids[0] == 3 && ids->ids[1] == 1 && ids->ids[2] == 2;
+		break;
+	case TEXTS:
+		right = texts->n == 1 && strcmp(texts->texts[0], samples[TEXTS]) == 0;
 		break;
 	}
 	cr_expect(right, "%s: %s has the wrong value", how, row->field);
@@ -250,6 +255,20 @@ static void expect_ids(const char *text, size_t n, const int32_t *ids)
 	cr_expect(!o.tokens.ids && !o.tokens.n);
 }
 
+Test(options, a_list_gathers_all_its_values)
+{
+	struct options o;
+	struct lap_error err;
+	cr_assert_eq(parse_line("generate --override-kv a=int:1 -n 3 --override-kv=b=str:x=y:z", &o,
+			     &err),
+		LAP_OK, "%s", err.text);
+	cr_assert_eq(o.override_kv.n, 2);
+	cr_expect_str_eq(o.override_kv.texts[0], "a=int:1");
+	cr_expect_str_eq(o.override_kv.texts[1], "b=str:x=y:z");
+	options_release(&o);
+	cr_expect_null(o.override_kv.texts);
+}
+
 Test(options, lists_of_ids)
 {
 	const int32_t ids[] = {1, 22, 2147483647};
@@ -311,7 +330,7 @@ Test(options, mistakes)
 		{"--repeat-penalty 0", "--repeat-penalty: found \"0\"", "from 0.01 to 100"},
 		{"-s -2", "-s: found \"-2\"", "from -1 to 9007199254740991"},
 		{"-s 9007199254740992", "-s: found", "to 9007199254740991"},
-		{"-ctk q8_0", "-ctk: found \"q8_0\"", "expected f16|f32"},
+		{"-ctk q9_0", "-ctk: found \"q9_0\"", "expected f16|f32|q8_0|q4_0"},
 		{"-ctv f", "-ctv: found \"f\"", "expected f16|f32"},
 		{"--json=1", "--json takes no value", "found \"1\""},
 		{"--ids", "--ids is no option of generate", "but of tokenize"},

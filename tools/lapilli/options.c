@@ -9,7 +9,7 @@
 
 #include "base.h"
 
-enum kind { FLAG, TEXT, INTEGER, NUMBER, CHOICE, IDS };
+enum kind { FLAG, TEXT, INTEGER, NUMBER, CHOICE, IDS, TEXTS };
 
 enum {
 #define COMMAND(id, letter, arguments, help) letter = 1u << COMMAND_##id,
@@ -288,6 +288,18 @@ static enum lap_status parse_ids(
 	return LAP_OK;
 }
 
+static enum lap_status add_text(
+	const char *name, const char *text, struct text_list *list, struct lap_error *err)
+{
+	size_t n_bytes = (list->n + 1) * sizeof *list->texts;
+	const char **texts = realloc(list->texts, n_bytes);
+	if (!texts)
+		return fail_memory(err, name, n_bytes);
+	texts[list->n] = text;
+	*list = (struct text_list){texts, list->n + 1};
+	return LAP_OK;
+}
+
 static enum lap_status set_value(const struct option *option, const char *name, const char *text,
 	struct options *o, struct lap_error *err)
 {
@@ -324,6 +336,8 @@ static enum lap_status set_value(const struct option *option, const char *name, 
 		return LAP_OK;
 	case IDS:
 		return parse_ids(name, text, field, err);
+	case TEXTS:
+		return add_text(name, text, field, err);
 	}
 	return LAP_OK;
 }
@@ -394,6 +408,10 @@ void options_release(struct options *o)
 			struct id_list *list = (struct id_list *)((char *)o + table[i].offset);
 			free(list->ids);
 			*list = (struct id_list){0};
+		} else if (table[i].kind == TEXTS) {
+			struct text_list *list = (struct text_list *)((char *)o + table[i].offset);
+			free(list->texts);
+			*list = (struct text_list){0};
 		}
 }
 

@@ -18,6 +18,12 @@ struct id_list {
 	size_t n;
 };
 
+/* Every value that an option was given, in order; `texts` is NULL when there was none. */
+struct text_list {
+	const char **texts;
+	size_t n;
+};
+
 /* The field that an option of each kind has in struct options. */
 typedef bool option_FLAG;        /* takes no value */
 typedef const char *option_TEXT; /* any argument; NULL when not given */
@@ -25,6 +31,7 @@ typedef int64_t option_INTEGER;
 typedef double option_NUMBER;
 typedef int option_CHOICE; /* index of the word */
 typedef struct id_list option_IDS;
+typedef struct text_list option_TEXTS; /* may be given several times: all count */
 
 enum command {
 #define COMMAND(id, letter, arguments, help) COMMAND_##id,
@@ -41,7 +48,8 @@ struct options {
 };
 
 /* Parses argv[1] and on into *o, which points into argv. The first argument may name the command; no
- * other argument stands without an option. The last of a repeated option counts. LAP_USAGE, with
+ * other argument stands without an option. The last of a repeated option counts, but for
+ * TEXTS, which gathers them all. LAP_USAGE, with
  * the argument and what was expected; LAP_NO_MEMORY. On failure o->command is already right, and
  * nothing needs releasing. */
 enum lap_status options_parse(

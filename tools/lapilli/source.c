@@ -46,6 +46,8 @@ enum lap_status source_model(
 	const struct lap_model_options options = {
 		.device = o->device,
 		.vocab_only = vocab_only,
+		.overrides = o->override_kv.texts,
+		.n_overrides = o->override_kv.n,
 		.no_pipeline_cache = !o->pipeline_cache,
 		.log = print_log,
 		.progress = print_progress,
