@@ -1,5 +1,5 @@
 /* The case list and what runs a case: see check.h. */
-#include "check.h"
+#include "check_side.h"
 #include "sampler.h"
 
 #include <math.h>
@@ -8,46 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GUARD        256  /* bytes before and behind an operand; a legal offset of a view */
-#define PATTERN      0xC5 /* bytes of an output before the run, and of its guards */
-#define MAX_OPERANDS 16
-#define MAX_CHUNKS   4
-#define BIG          1e30 /* magnitudes beyond are markers, compared by their bits */
+#define BIG 1e30 /* magnitudes beyond are markers, compared by their bits */
 /* An element may be this far off, of itself or of the root mean square: a mean over many elements would
  * hide a single wrong one.  A rounding to half is below 1e-3. */
 #define OUTLIER 2e-3
 
 /* ---- the cases --------------------------------------------------------------------------------- */
-
-/* Fields that a kernel does not have are 0. */
-struct check_case {
-	enum kernel kernel;
-	uint32_t n_rows;      /* of the step */
-	uint32_t n_out, n_in; /* n_in is rounded up to whole blocks of the format */
-	uint32_t chunk;       /* rows of a chunk of the weights; 0: one chunk */
-	uint32_t room;        /* rows that the plan has room for; 0: n_rows */
-	uint32_t n_segments;  /* of a norm; 0: one */
-	uint32_t n_used;      /* rows of activations per row of the step; 0: one */
-	uint32_t activation;
-	uint32_t n_head, n_head_kv, head_dim, n_rot;
-	enum kv_type k, v;
-	uint32_t pos;    /* of the first row (prefill, rope) or the longest (decode) */
-	uint32_t window; /* of attention */
-	uint32_t flags;
-};
-
-enum {
-	SMALL = 1, /* also on slow devices */
-	BIAS = 2,
-	RESIDUAL = 4,
-	NEOX = 8,
-	SCALE = 16,    /* of an embedding, of a product, of q by its position */
-	ONLY_F32 = 64, /* one format is enough */
-	SOFTCAP = 128,
-	SINKS = 256,
-	UNGATED = 512,
-	BY_POS = 1024,
-};
 
 static const struct check_case cases[] = {
 	{KERNEL_embed, 1, .n_out = 1, .n_in = 1, .flags = SMALL},
@@ -160,6 +126,52 @@ static const struct check_case cases[] = {
 	{KERNEL_glu, 33, .n_out = 257},
 	{KERNEL_glu, 1, .n_out = 5003},
 
+	{KERNEL_moe_route, 1, .n_expert = 1, .n_used = 1, .flags = SMALL},
+	{KERNEL_moe_route, 3, .n_expert = 4, .n_used = 2, .flags = SMALL | OVER_ALL},
+	{KERNEL_moe_route, 7, .n_expert = 6, .n_used = 3, .room = 9},
+	{KERNEL_moe_route, 33, .n_expert = 8, .n_used = 2, .flags = OVER_ALL},
+	{KERNEL_moe_route, 2, .n_expert = 60, .n_used = 4},
+	{KERNEL_moe_route, 5, .n_expert = 128, .n_used = 8, .flags = SMALL},
+	{KERNEL_moe_route, 9, .n_expert = 129, .n_used = 1, .flags = OVER_ALL},
+	{KERNEL_moe_route, 4, .n_expert = 512, .n_used = 32},
+
+	{KERNEL_moe_tiles, 1, .n_expert = 1, .n_used = 1, .flags = SMALL},
+	{KERNEL_moe_tiles, 33, .n_expert = 1, .n_used = 1},
+	{KERNEL_moe_tiles, 7, .n_expert = 4, .n_used = 3, .flags = SMALL},
+	{KERNEL_moe_tiles, 9, .n_expert = 6, .n_used = 2, .room = 20, .flags = SMALL},
+	{KERNEL_moe_tiles, 32, .n_expert = 60, .n_used = 4},
+	{KERNEL_moe_tiles, 33, .n_expert = 128, .n_used = 8},
+	{KERNEL_moe_tiles, 70, .n_expert = 512, .n_used = 32, .flags = SMALL},
+
+	{KERNEL_expert_matvec, 1, 1, 1, .n_expert = 1, .n_used = 1, .flags = SMALL},
+	{KERNEL_expert_matvec, 1, 33, 31, .n_expert = 4, .n_used = 2, .flags = SMALL | BIAS},
+	{KERNEL_expert_matvec, 3, 31, 33, .n_expert = 6, .n_used = 3, .chunk = 2,
+		.flags = X_PER_SLOT},
+	{KERNEL_expert_matvec, 2, 64, 96, .n_expert = 8, .n_used = 2, .chunk = 3,
+		.flags = SMALL | BIAS},
+	{KERNEL_expert_matvec, 4, 5, 257, .n_expert = 60, .n_used = 3, .flags = X_PER_SLOT | BIAS},
+	{KERNEL_expert_matvec, 1, 48, 64, .n_expert = 128, .n_used = 8},
+
+	{KERNEL_expert_matmul, 1, 1, 1, .n_expert = 1, .n_used = 1, .flags = SMALL},
+	{KERNEL_expert_matmul, 9, 33, 64, .n_expert = 1, .n_used = 1},
+	{KERNEL_expert_matmul, 7, 31, 33, .n_expert = 4, .n_used = 2, .flags = SMALL | BIAS},
+	{KERNEL_expert_matmul, 33, 70, 31, .n_expert = 6, .n_used = 3, .chunk = 2,
+		.flags = X_PER_SLOT},
+	{KERNEL_expert_matmul, 17, 129, 96, .n_expert = 8, .n_used = 2, .chunk = 3, .room = 20,
+		.flags = SMALL | BIAS},
+	{KERNEL_expert_matmul, 32, 5, 257, .n_expert = 60, .n_used = 3},
+	{KERNEL_expert_matmul, 33, 16, 64, .n_expert = 128, .n_used = 8,
+		.flags = X_PER_SLOT | BIAS},
+
+	{KERNEL_expert_sum, 1, .n_out = 1, .n_expert = 1, .n_used = 1, .flags = SMALL},
+	{KERNEL_expert_sum, 2, .n_out = 255, .n_expert = 8, .n_used = 2, .flags = RESIDUAL},
+	{KERNEL_expert_sum, 3, .n_out = 257, .n_expert = 60, .n_used = 3, .room = 5,
+		.flags = SMALL | RESIDUAL | SCALE | SHARED},
+	{KERNEL_expert_sum, 33, .n_out = 300, .n_expert = 128, .n_used = 8,
+		.flags = RESIDUAL | SHARED | SHARED_GATE},
+	{KERNEL_expert_sum, 5, .n_out = 64, .n_expert = 512, .n_used = 32,
+		.flags = SMALL | SHARED | SHARED_GATE},
+
 	{KERNEL_sample, 1, .n_out = 1, .flags = SMALL},
 	{KERNEL_sample, 6, .n_out = 101, .pos = 7, .flags = SMALL},
 	{KERNEL_sample, 6, .n_out = 1000, .pos = 20},
@@ -193,13 +205,6 @@ static const struct check_case *find_case(uint32_t i, enum weight *weight)
 	return c;
 }
 
-/* n_in in whole blocks. */
-static uint32_t n_columns(const struct check_case *c, enum weight weight)
-{
-	uint32_t block = weight_format(weight)->block_weights;
-	return (c->n_in + block - 1) / block * block;
-}
-
 enum kernel check_case_kernel(uint32_t i)
 {
 	enum weight weight;
@@ -228,7 +233,8 @@ void check_case_name(uint32_t i, char *name, size_t n_bytes)
 		const char *name;
 	} flags[] = {{BIAS, "bias"}, {RESIDUAL, "residual"}, {NEOX, "neox"}, {SCALE, "scale"},
 		{SOFTCAP, "softcap"}, {SINKS, "sinks"}, {UNGATED, "no gate"},
-		{BY_POS, "by position"}};
+		{BY_POS, "by position"}, {X_PER_SLOT, "x per slot"}, {OVER_ALL, "over all"},
+		{SHARED, "shared"}, {SHARED_GATE, "shared gate"}};
 	static const char *const activations[] = {[ACTIVATION_SILU] = "silu",
 		[ACTIVATION_GELU] = "gelu",
 		[ACTIVATION_SWIGLU] = "swiglu"};
@@ -240,7 +246,7 @@ void check_case_name(uint32_t i, char *name, size_t n_bytes)
 	if (k->per_weight)
 		text_printf(&t, " %s", weight_format(weight)->name);
 	if (c->n_in)
-		text_printf(&t, " %u x %u", c->n_out, n_columns(c, weight));
+		text_printf(&t, " %u x %u", c->n_out, case_columns(c, weight));
 	else if (c->n_out)
 		text_printf(&t, " %u", c->n_out);
 	if (c->n_head)
@@ -260,6 +266,8 @@ void check_case_name(uint32_t i, char *name, size_t n_bytes)
 		text_printf(&t, " of %u", c->room);
 	if (c->n_used)
 		text_printf(&t, " by %u", c->n_used);
+	if (c->n_expert)
+		text_printf(&t, " of %u experts", c->n_expert);
 	if (c->chunk)
 		text_printf(&t, ", chunks of %u", c->chunk);
 	if (c->window)
@@ -276,237 +284,19 @@ void check_case_name(uint32_t i, char *name, size_t n_bytes)
 	text_free(&t);
 }
 
-/* ---- one side of a case: a backend with the operands ------------------------------------------- */
-
-/* WORDS: every bit counts.  RESULT: struct sample_result, words but for the log-probability.  Q8_0, Q4_0:
- * units of a cache. */
-enum form { FORM_INPUT, FORM_F32, FORM_F16, FORM_Q8_0, FORM_Q4_0, FORM_WORDS, FORM_RESULT };
-
-struct operand {
-	struct buffer *buffer;
-	uint8_t *bytes;   /* with guards: before the run what it starts with, then what came back */
-	uint64_t n_bytes; /* without */
-	enum form form;
-	double limit;
-	uint64_t n_defined; /* bytes; what is beyond may be anything */
-};
-
-struct side {
-	struct backend *b;
-	const struct check_case *c;
-	enum weight weight;
-	struct lap_error *err;
-	enum lap_status status; /* of the first thing that went wrong */
-	uint64_t random;
-	struct operand operands[MAX_OPERANDS];
-	uint32_t n_operands;
-	struct view chunks[MAX_CHUNKS];
-	struct plan plan;
-	double seconds;
-};
-
-static uint32_t random_u32(struct side *s)
-{
-	s->random = s->random * 6364136223846793005u + 1442695040888963407u; /* Knuth's MMIX */
-	return (uint32_t)(s->random >> 32);
-}
-
-/* -size to size */
-static float random_float(struct side *s, float size)
-{
-	return (float)((double)random_u32(s) / 0x80000000u - 1) * size;
-}
-
-/* Memory on the host for an operand of n_bytes, `fill` everywhere; NULL when something failed. */
-static struct operand *operand_create(struct side *s, uint64_t n_bytes, int fill)
-{
-	struct operand *o = &s->operands[s->n_operands];
-	if (s->status)
-		return NULL;
-	uint8_t *bytes = malloc(n_bytes + 2 * GUARD);
-	if (!bytes) {
-		s->status = fail_memory(s->err, "an operand", n_bytes + 2 * GUARD);
-		return NULL;
-	}
-	memset(bytes, fill, n_bytes + 2 * GUARD);
-	*o = (struct operand){.bytes = bytes, .n_bytes = n_bytes};
-	s->n_operands++;
-	return o;
-}
-
-/* The operand on the device, in its guards. */
-static struct view operand_upload(struct side *s, struct operand *o, enum memory memory)
-{
-	uint64_t n_bytes = o->n_bytes + 2 * GUARD;
-	s->status = s->b->ops->buffer_create(s->b, n_bytes, memory, "a check", &o->buffer, s->err);
-	if (!s->status)
-		s->status = s->b->ops->write(
-			s->b, (struct view){o->buffer, 0, n_bytes}, o->bytes, n_bytes, s->err);
-	return (struct view){o->buffer, GUARD, o->n_bytes};
-}
-
-static struct view output(struct side *s, uint64_t n_bytes, enum form form, double limit)
-{
-	struct operand *o = operand_create(s, n_bytes, PATTERN);
-	if (!o)
-		return (struct view){0};
-	o->form = form;
-	o->limit = limit;
-	o->n_defined = n_bytes;
-	return operand_upload(s, o, MEMORY_DEVICE);
-}
-
-/* Rows of the step: as many as the plan has room for. */
-static uint32_t room(const struct side *s)
-{
-	return s->c->room ? s->c->room : s->c->n_rows;
-}
-
-static struct rows rows_shape(uint32_t n)
-{
-	return (struct rows){.n = n, .stride = ROW_STRIDE(n)};
-}
-
-/* Rows of activations per row of the step. */
-static uint32_t n_used(const struct side *s)
-{
-	return s->c->n_used ? s->c->n_used : 1;
-}
-
-/* Random activations, n_used rows for each row of the step; the padding of a row is 0, as a session
- * keeps it. */
-static struct rows input_slots(struct side *s, uint32_t n_used_rows, uint32_t n, float size)
-{
-	struct rows rows = rows_shape(n);
-	uint32_t n_rows = room(s) * n_used_rows;
-	struct operand *o = operand_create(s, (uint64_t)n_rows * rows.stride * sizeof(float), 0xFF);
-	if (!o)
-		return rows;
-	float *to = (float *)(void *)(o->bytes + GUARD);
-	for (uint32_t row = 0; row < n_rows; row++)
-		for (uint32_t i = 0; i < rows.stride; i++)
-			*to++ = i < n ? random_float(s, size) : 0;
-	rows.view = operand_upload(s, o, MEMORY_DEVICE);
-	return rows;
-}
-
-static struct rows input_rows(struct side *s, uint32_t n, float size)
-{
-	return input_slots(s, 1, n, size);
-}
-
-static struct rows output_slots(struct side *s, uint32_t n_used_rows, uint32_t n, double limit)
-{
-	struct rows rows = rows_shape(n);
-	uint64_t row_bytes = (uint64_t)n_used_rows * rows.stride * sizeof(float);
-	rows.view = output(s, room(s) * row_bytes, FORM_F32, limit);
-	if (!s->status) /* a matmul may compute whole tiles of the rows there is room for */
-		s->operands[s->n_operands - 1].n_defined = s->c->n_rows * row_bytes;
-	return rows;
-}
-
-static struct rows output_rows(struct side *s, uint32_t n, double limit)
-{
-	return output_slots(s, 1, n, limit);
-}
-
-/* Where a block of each format has its 16-bit floats: byte offsets, -1 for none.  All other bytes of a
- * block may be anything. */
-static const int scale_offsets[N_WEIGHTS][2] = {
-	[WEIGHT_f32] = {-1, -1},
-	[WEIGHT_f16] = {-1, -1},
-	[WEIGHT_bf16] = {-1, -1},
-	[WEIGHT_q8_0] = {0, -1},
-	[WEIGHT_q4_0] = {0, -1},
-	[WEIGHT_q4_1] = {0, 2},
-	[WEIGHT_q5_0] = {0, -1},
-	[WEIGHT_q5_1] = {0, 2},
-	[WEIGHT_q4_k] = {0, 2},
-	[WEIGHT_q6_k] = {208, -1},
-};
-
-/* Random blocks.  Scales are small, of either sign, and often subnormal; so are some plain halves. */
-static void random_blocks(struct side *s, enum weight weight, uint8_t *to, uint64_t n_bytes)
-{
-	const struct weight_format *f = weight_format(weight);
-	for (uint64_t at = 0; at < n_bytes; at += f->block_bytes) {
-		uint8_t *block = to + at;
-		float value = random_float(s, 1);
-		if (f->block_weights == 1) {
-			uint32_t bits;
-			uint16_t half =
-				float_to_half(random_u32(s) % 16 ? value : value * 0x1p-15f);
-			memcpy(&bits, &value, sizeof bits);
-			if (weight == WEIGHT_bf16)
-				half = (uint16_t)(bits >> 16);
-			memcpy(block, f->block_bytes == 4 ? (void *)&bits : (void *)&half,
-				f->block_bytes);
-			continue;
-		}
-		for (uint32_t i = 0; i < f->block_bytes; i++)
-			block[i] = (uint8_t)random_u32(s);
-		for (unsigned i = 0; i < 2 && scale_offsets[weight][i] >= 0; i++) {
-			float scale = random_float(s, random_u32(s) % 4 ? 0x1p-6f : 0x1p-15f);
-			uint16_t half = float_to_half(scale);
-			memcpy(block + scale_offsets[weight][i], &half, sizeof half);
-		}
-	}
-}
-
-static struct weights input_weights(struct side *s, enum weight weight, uint32_t n_rows,
-	uint32_t n_cols, uint32_t rows_per_chunk, struct view *chunks)
-{
-	struct weights w = {
-		.name = "weights",
-		.weight = weight,
-		.n_rows = n_rows,
-		.n_cols = n_cols,
-		.rows_per_chunk = rows_per_chunk ? rows_per_chunk : n_rows,
-		.chunks = chunks,
-	};
-	uint64_t row_bytes = 0;
-	weight_row_bytes(weight, n_cols, &row_bytes);
-	for (uint32_t first = 0; first < n_rows; first += w.rows_per_chunk) {
-		uint32_t left = n_rows - first;
-		uint64_t n = (left < w.rows_per_chunk ? left : w.rows_per_chunk) * row_bytes;
-		/* What can be read behind the last row is NaN in the float formats. */
-		struct operand *o = operand_create(s, n + WEIGHT_PAD, 0xFF);
-		if (!o)
-			return w;
-		random_blocks(s, weight, o->bytes + GUARD, n);
-		chunks[w.n_chunks++] = operand_upload(s, o, MEMORY_DEVICE);
-	}
-	return w;
-}
-
-/* The step; rows beyond n_rows are as a longer step left them. */
-static void make_step(struct side *s, const struct step_row *rows, uint32_t n_kv)
-{
-	uint64_t n_bytes = sizeof(struct step_header) + (uint64_t)room(s) * sizeof *rows;
-	struct operand *o = operand_create(s, n_bytes, 0xFF);
-	if (!o)
-		return;
-	struct step_header header = {.n_rows = s->c->n_rows, .n_kv = n_kv};
-	memcpy(o->bytes + GUARD, &header, sizeof header);
-	memcpy(o->bytes + GUARD + sizeof header, rows, s->c->n_rows * sizeof *rows);
-	s->plan.step = operand_upload(s, o, MEMORY_SHARED);
-}
-
 /* ---- building each kernel's case --------------------------------------------------------------- */
-
-#define LIMIT_EXACT 0.0
 
 static void build_embed(struct side *s, const struct step_row *rows)
 {
 	const struct check_case *c = s->c;
 	bool plain = !(c->flags & (SCALE | RESIDUAL));
-	struct rows x =
-		output_rows(s, n_columns(c, s->weight), plain ? LIMIT_EXACT : CHECK_LIMIT_ELEMENT);
+	struct rows x = output_rows(
+		s, case_columns(c, s->weight), plain ? LIMIT_EXACT : CHECK_LIMIT_ELEMENT);
 	struct rows residual = {0};
 	struct weights w = input_weights(s, s->weight, c->n_out, x.n, c->chunk, s->chunks);
 	if (c->flags & RESIDUAL)
 		residual = input_rows(s, x.n, 1);
-	make_step(s, rows, 1);
+	input_step(s, rows, 1);
 	if (!s->status)
 		plan_embed(&s->plan, x, &w, c->flags & SCALE ? 11.25f : 1, c->flags & BY_POS,
 			residual);
@@ -526,7 +316,7 @@ static void build_norm(struct side *s, const struct step_row *rows)
 		bias = input_weights(s, WEIGHT_f32, 1, n, 0, &bias_chunk);
 	if (c->flags & RESIDUAL)
 		residual = input_rows(s, c->n_out, 1);
-	make_step(s, rows, 1);
+	input_step(s, rows, 1);
 	if (!s->status)
 		plan_norm(&s->plan, c->kernel == KERNEL_rmsnorm ? NORM_RMS : NORM_LAYER, out, x, &w,
 			&bias, 1e-5f, residual);
@@ -536,13 +326,13 @@ static void build_glu(struct side *s, const struct step_row *rows)
 {
 	const struct check_case *c = s->c;
 	struct rows gate = {0};
-	struct rows out = output_slots(s, n_used(s), c->n_out, CHECK_LIMIT_ELEMENT);
+	struct rows out = output_slots(s, side_n_used(s), c->n_out, CHECK_LIMIT_ELEMENT);
 	if (!(c->flags & UNGATED)) /* beyond what exp can take */
-		gate = input_slots(s, n_used(s), c->n_out, 200);
-	struct rows up = input_slots(s, n_used(s), c->n_out, gate.n ? 10 : 200);
-	make_step(s, rows, 1);
+		gate = input_slots(s, side_n_used(s), c->n_out, 200);
+	struct rows up = input_slots(s, side_n_used(s), c->n_out, gate.n ? 10 : 200);
+	input_step(s, rows, 1);
 	if (!s->status)
-		plan_glu(&s->plan, out, gate, up, c->activation, n_used(s));
+		plan_glu(&s->plan, out, gate, up, c->activation, side_n_used(s));
 }
 
 static void build_matmul(struct side *s, const struct step_row *rows)
@@ -554,13 +344,13 @@ static void build_matmul(struct side *s, const struct step_row *rows)
 	struct rows residual = {0};
 	struct rows out =
 		output_rows(s, c->n_out, is_float ? CHECK_LIMIT_FLOAT : CHECK_LIMIT_QUANTISED);
-	struct rows x = input_rows(s, n_columns(c, s->weight), 1);
+	struct rows x = input_rows(s, case_columns(c, s->weight), 1);
 	struct weights w = input_weights(s, s->weight, c->n_out, x.n, c->chunk, s->chunks);
 	if (c->flags & BIAS)
 		bias = input_weights(s, WEIGHT_f32, 1, c->n_out, 0, &bias_chunk);
 	if (c->flags & RESIDUAL)
 		residual = input_rows(s, c->n_out, 1);
-	make_step(s, rows, 1);
+	input_step(s, rows, 1);
 	if (!s->status)
 		plan_matmul(&s->plan, out, &w, x,
 			(struct epilogue){
@@ -587,7 +377,7 @@ static struct kv_shape input_table(struct side *s, uint32_t n_seq, uint32_t n_bl
 		return shape;
 	uint32_t *table = (uint32_t *)(void *)(o->bytes + GUARD);
 	for (uint32_t i = 0; i < n; i++) {
-		uint32_t other = random_u32(s) % (i + 1); /* Fisher and Yates, inside out */
+		uint32_t other = side_random_u32(s) % (i + 1); /* Fisher and Yates, inside out */
 		table[i] = table[other];
 		table[other] = i;
 	}
@@ -614,7 +404,7 @@ static struct view input_cache(struct side *s, const struct kv_shape *shape,
 			size_t at = ((size_t)block * KV_BLOCK + pos % KV_BLOCK) * width;
 			for (uint32_t head = 0; head < shape->n_head_kv; head++) {
 				for (uint32_t i = 0; i < shape->head_dim; i++)
-					values[i] = random_float(s, size);
+					values[i] = side_random_float(s, size);
 				kv_store(type, o->bytes + GUARD, at + head * shape->head_dim,
 					shape->head_dim, values);
 			}
@@ -657,19 +447,19 @@ static void build_rope_kv(struct side *s, const struct step_row *rows)
 	struct rows q = output_rows(s, n_q, CHECK_LIMIT_ELEMENT);
 	struct kv_shape shape = input_table(s, n_seq, (n_kv + KV_BLOCK - 1) / KV_BLOCK);
 	uint64_t n = (uint64_t)n_seq * shape.n_ctx * n_k;
-	kv.k = output(s, kv_bytes(c->k, n), cache_form(c->k),
+	kv.k = side_output(s, kv_bytes(c->k, n), cache_form(c->k),
 		c->k <= KV_F32 ? CHECK_LIMIT_ELEMENT : CHECK_LIMIT_QUANTISED);
-	kv.v = output(s, kv_bytes(c->v, n), cache_form(c->v),
+	kv.v = side_output(s, kv_bytes(c->v, n), cache_form(c->v),
 		c->v <= KV_F32 ? LIMIT_EXACT : CHECK_LIMIT_QUANTISED);
 	struct rows qkv = input_rows(s, v_at + n_k, 4);
 	struct operand *o =
 		operand_create(s, (uint64_t)n_kv * (c->n_rot ? c->n_rot : 1) * sizeof(float), 0xFF);
-	make_step(s, rows, n_kv);
+	input_step(s, rows, n_kv);
 	if (s->status)
 		return;
 	float *turns = (float *)(void *)(o->bytes + GUARD);
 	for (uint32_t i = 0; i < n_kv * c->n_rot; i += 2) {
-		double angle = (double)random_float(s, 4);
+		double angle = (double)side_random_float(s, 4);
 		turns[i] = (float)cos(angle);
 		turns[i + 1] = (float)sin(angle);
 	}
@@ -701,7 +491,7 @@ static struct weights input_sinks(struct side *s, struct view *chunk)
 		return (struct weights){0};
 	for (uint32_t i = 0; i < n; i++)
 		((float *)(void *)(o->bytes + GUARD))[i] =
-			i % 5 == 4 ? random_float(s, 300) : random_float(s, 5);
+			i % 5 == 4 ? side_random_float(s, 300) : side_random_float(s, 5);
 	*chunk = operand_upload(s, o, MEMORY_DEVICE);
 	return sinks;
 }
@@ -721,10 +511,10 @@ static void build_attention(struct side *s, const struct step_row *rows)
 	if (c->kernel == KERNEL_attn_decode) {
 		uint64_t n = (uint64_t)c->n_rows * c->n_head *
 			attention_slices(shape.n_ctx, c->window) * (2 + c->head_dim);
-		partial = output(s, n * sizeof(float), FORM_F32, CHECK_LIMIT_FLOAT);
+		partial = side_output(s, n * sizeof(float), FORM_F32, CHECK_LIMIT_FLOAT);
 	}
 	struct weights sinks = input_sinks(s, &sink_chunk);
-	make_step(s, rows, n_kv);
+	input_step(s, rows, n_kv);
 	if (!s->status)
 		plan_attention(&s->plan, out, q, &kv, &shape,
 			&(struct attention){
@@ -752,7 +542,7 @@ static void build_attn_reduce(struct side *s, const struct step_row *rows)
 		.n_ctx = n_kv};
 	struct operand *o = operand_create(
 		s, (uint64_t)c->n_rows * c->n_head * n_slices * floats * sizeof(float), 0xFF);
-	make_step(s, rows, n_kv);
+	input_step(s, rows, n_kv);
 	if (s->status)
 		return;
 	float *slice = (float *)(void *)(o->bytes + GUARD);
@@ -761,10 +551,10 @@ static void build_attn_reduce(struct side *s, const struct step_row *rows)
 			uint32_t start = WINDOW_START(rows[row].pos, c->window);
 			if (i % n_slices > rows[row].pos / ATTN_SLICE - start / ATTN_SLICE)
 				continue;
-			slice[0] = random_float(s, 5);
-			slice[1] = 1 + fabsf(random_float(s, 100));
+			slice[0] = side_random_float(s, 5);
+			slice[1] = 1 + fabsf(side_random_float(s, 100));
 			for (uint32_t j = 2; j < floats; j++)
-				slice[j] = random_float(s, 50);
+				slice[j] = side_random_float(s, 50);
 		}
 	struct view partial = operand_upload(s, o, MEMORY_DEVICE);
 	struct weights sinks = input_sinks(s, &sink_chunk);
@@ -806,9 +596,9 @@ static void make_sequences(struct side *s, struct sequence *sequences, uint32_t 
 	for (uint32_t i = 0; i < s->c->n_rows; i++) {
 		struct lap_sampling sampling = kinds[i % ARRAY_COUNT(kinds)];
 		struct sequence *q = &sequences[i];
-		sampling.seed = random_u32(s);
+		sampling.seed = side_random_u32(s);
 		*q = (struct sequence){.n_ctx = n_ctx, .n_left = 10, .n_stop = 1};
-		q->stop[0] = random_u32(s) % s->c->n_out;
+		q->stop[0] = side_random_u32(s) % s->c->n_out;
 		if (!s->status)
 			s->status = sampler_set(q, &sampling, s->c->n_out, n_ctx, s->err);
 	}
@@ -823,7 +613,7 @@ static void make_history(struct side *s, const struct sequence *sequences,
 	for (uint32_t i = 0; i < s->c->n_rows; i++, words += TAIL_CONTEXT + s->c->n_out) {
 		memset(words, 0, (TAIL_CONTEXT + (uint64_t)s->c->n_out) * sizeof *words);
 		for (uint32_t pos = 0; pos <= rows[i].pos; pos++)
-			words[pos] = random_u32(s) % s->c->n_out;
+			words[pos] = side_random_u32(s) % s->c->n_out;
 		sampler_count(
 			&sequences[i], words, rows[i].pos + 1, words + TAIL_CONTEXT, s->c->n_out);
 	}
@@ -860,14 +650,14 @@ static void build_tail(
 static void build_sample(struct side *s, const struct step_row *rows)
 {
 	struct tail tail = {0};
-	tail.results = output(
+	tail.results = side_output(
 		s, s->c->n_rows * sizeof(struct sample_result), FORM_RESULT, CHECK_LIMIT_ELEMENT);
 	tail.scratch = output_rows(s, s->c->n_out, LIMIT_EXACT).view;
 	if (!s->status) /* its contents are the kernel's own affair */
 		s->operands[s->n_operands - 1].n_defined = 0;
 	struct rows logits = input_rows(s, s->c->n_out, 8);
 	build_tail(s, rows, &tail, FORM_INPUT);
-	make_step(s, rows, n_positions(rows, s->c->n_rows));
+	input_step(s, rows, n_positions(rows, s->c->n_rows));
 	if (!s->status)
 		plan_sample(&s->plan, logits, &tail);
 }
@@ -877,9 +667,9 @@ static void build_control(struct side *s, const struct step_row *rows)
 	uint32_t n = s->c->n_rows;
 	struct tail tail = {0};
 	build_tail(s, rows, &tail, FORM_WORDS);
-	tail.ring =
-		output(s, (uint64_t)n * RING_ENTRIES * sizeof(struct ring_entry), FORM_WORDS, 0);
-	make_step(s, rows, n_positions(rows, n));
+	tail.ring = side_output(
+		s, (uint64_t)n * RING_ENTRIES * sizeof(struct ring_entry), FORM_WORDS, 0);
+	input_step(s, rows, n_positions(rows, n));
 	struct operand *step = &s->operands[s->n_operands - 1];
 	struct operand *o = operand_create(s, n * sizeof(struct sample_result), 0xFF);
 	if (s->status)
@@ -891,7 +681,8 @@ static void build_control(struct side *s, const struct step_row *rows)
 	struct sample_result *results = (struct sample_result *)(void *)(o->bytes + GUARD);
 	for (uint32_t i = 0; i < n; i++)
 		results[i] = (struct sample_result){
-			.token = i % 3 == 1 ? sequences[i].stop[0] : random_u32(s) % s->c->n_out,
+			.token = i % 3 == 1 ? sequences[i].stop[0]
+					    : side_random_u32(s) % s->c->n_out,
 			.log_prob = -1,
 			.error = i % 13 == 6,
 		};
@@ -911,6 +702,11 @@ static void (*const builders[N_KERNELS])(struct side *s, const struct step_row *
 	[KERNEL_attn_reduce] = build_attn_reduce,
 	[KERNEL_attn_prefill] = build_attention,
 	[KERNEL_glu] = build_glu,
+	[KERNEL_moe_route] = build_moe_route,
+	[KERNEL_moe_tiles] = build_moe_tiles,
+	[KERNEL_expert_matvec] = build_expert_matmul,
+	[KERNEL_expert_matmul] = build_expert_matmul,
+	[KERNEL_expert_sum] = build_expert_sum,
 	[KERNEL_sample] = build_sample,
 	[KERNEL_control] = build_control,
 };
@@ -933,7 +729,7 @@ static void make_rows(struct side *s, struct step_row *rows)
 		if (c->kernel == KERNEL_embed) /* first and last token, then any */
 			rows[i].token = i == 0 ? 0
 				: i == 1       ? c->n_out - 1
-					       : random_u32(s) % c->n_out;
+					       : side_random_u32(s) % c->n_out;
 	}
 }
 
@@ -944,11 +740,11 @@ static void side_build(struct side *s)
 		s->status = fail_memory(s->err, "a step", s->c->n_rows * sizeof *rows);
 		return;
 	}
-	bool decode = s->c->kernel == KERNEL_matvec || s->c->kernel == KERNEL_attn_decode ||
-		s->c->kernel == KERNEL_attn_reduce || s->c->kernel == KERNEL_sample ||
-		s->c->kernel == KERNEL_control;
+	bool decode = s->c->kernel == KERNEL_matvec || s->c->kernel == KERNEL_expert_matvec ||
+		s->c->kernel == KERNEL_attn_decode || s->c->kernel == KERNEL_attn_reduce ||
+		s->c->kernel == KERNEL_sample || s->c->kernel == KERNEL_control;
 	s->plan.role = decode ? ROLE_DECODE : ROLE_PREFILL;
-	s->plan.max_rows = room(s);
+	s->plan.max_rows = side_room(s);
 	s->plan.layer = -1;
 	make_rows(s, rows);
 	static const struct dispatch_size no_sizes[MAX_SIZES];
@@ -965,7 +761,8 @@ static void side_execute(struct side *s, uint32_t n_runs)
 {
 	struct runnable *r = NULL;
 	uint64_t ticket;
-	double seconds[MAX_CHUNKS] = {0}; /* a case has an op per chunk, or two */
+	double seconds[MAX_CHUNKS + 1] = {
+		0}; /* a case has an op per chunk, and one before or after */
 	s->status = s->b->ops->prepare(s->b, &s->plan, true, &r, s->err);
 	for (uint32_t i = 0; i < n_runs && !s->status; i++) {
 		s->b->ops->begin(r);
@@ -1045,7 +842,7 @@ static bool is_number(const struct operand *o, const struct piece *p, const uint
 {
 	float f;
 	if (is_untouched(at, p->n_bytes) || o->form == FORM_WORDS ||
-		(o->form == FORM_RESULT && i % 4 != 1))
+		(o->form == FORM_RESULT && i % 4 != 1) || (o->form == FORM_ROUTE && i % 2 != 1))
 		return false;
 	if (p->n > 1)
 		return true;
