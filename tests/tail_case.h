@@ -10,7 +10,7 @@
 #include "sampler.h"
 
 #define FIRST_OWN_SIZE 40 /* entries of the size table that no plan of two ops uses */
-#define N_OWN_SIZES    5
+#define N_OWN_SIZES    9
 
 struct tail_case {
 	struct backend *backend;
@@ -73,7 +73,14 @@ static void tail_create(
 		b->ops->prepare(b, &t->plan, false, &t->runnable, &err), LAP_OK, "%s", err.text);
 	for (uint32_t i = 0; i < N_OWN_SIZES; i++)
 		t->sizes[FIRST_OWN_SIZE + i] = (struct dispatch_size){
-			.rule = i % 3, .groups_x = 3 + i, .groups_y = 2, .divisor = 1 + 6 * i};
+			.rule = i % 3,
+			.groups_x = 3 + i,
+			.groups_y = 2,
+			.divisor = 1 + 6 * i,
+			.factor = 1 + i / 3 * 4,
+			.extra = i / 3 * 5,
+			.window = i / 3 * 9,
+		};
 }
 
 static void tail_destroy(struct tail_case *t)

@@ -154,8 +154,20 @@ static void test_matmul(enum weight weight, uint32_t n_out, uint32_t n_in, uint3
 		.kernel = n_rows % 2 ? KERNEL_matvec : KERNEL_matmul,
 		.weight = weight,
 		.n_outputs = n_out,
-		.args.matmul = {n_out, n_in, (uint32_t)row_bytes, n_rows, stride_out, stride_x,
-			stride_out, bias, residual},
+		.args.matmul =
+			{
+				.n_out = n_out,
+				.n_in = n_in,
+				.row_bytes = (uint32_t)row_bytes,
+				.n_rows = n_rows,
+				.stride_out = stride_out,
+				.stride_x = stride_x,
+				.stride_residual = stride_out,
+				.has_bias = bias,
+				.has_residual = residual,
+				.scale = bias ? 0.75f : 1,
+				.softcap = bias && residual ? 1.5f : 0,
+			},
 	};
 	uint8_t *weights;
 	float *out = make_output(&op.buffers[0], (size_t)n_rows * stride_out);
@@ -178,8 +190,12 @@ static void test_matmul(enum weight weight, uint32_t n_out, uint32_t n_in, uint3
 			}
 			if (bias)
 				sum += b[o];
+			if (bias)
+				sum *= 0.75L;
 			if (residual)
 				sum += r[t * stride_out + o];
+			if (bias && residual)
+				sum = 1.5L * tanhl(sum / 1.5L);
 			expect_near(out[t * stride_out + o], sum, scale, f->name);
 		}
 	}
@@ -201,13 +217,13 @@ Test(cpu_kernels, matmul)
 	}
 }
 
-static void test_embed(enum weight weight, uint32_t n_embd)
+static void test_embed(enum weight weight, uint32_t n_embd, bool by_pos, bool residual)
 {
 	const struct weight_format *f = weight_format(weight);
 	struct step step = {.header = {.n_rows = 4, .n_kv = 1}};
 	static const uint32_t tokens[] = {12, 10, 9, 13}; /* the chunk holds 10, 11 and 12 */
 	for (unsigned i = 0; i < 4; i++)
-		step.rows[i].token = tokens[i];
+		*(by_pos ? &step.rows[i].pos : &step.rows[i].token) = tokens[i];
 	n_embd = (n_embd + f->block_weights - 1) / f->block_weights * f->block_weights;
 	uint64_t row_bytes;
 	cr_assert(weight_row_bytes(weight, n_embd, &row_bytes));
@@ -216,12 +232,24 @@ static void test_embed(enum weight weight, uint32_t n_embd)
 		.kernel = KERNEL_embed,
 		.weight = weight,
 		.n_outputs = 1,
-		.args.embed = {n_embd, stride, 10, 3, (uint32_t)row_bytes},
+		.args.embed =
+			{
+				.n_embd = n_embd,
+				.stride = stride,
+				.first_row = 10,
+				.n_weight_rows = 3,
+				.row_bytes = (uint32_t)row_bytes,
+				.by_pos = by_pos,
+				.has_residual = residual,
+				.stride_residual = stride,
+				.scale = residual ? 1.75f : 1,
+			},
 	};
 	uint8_t *weights;
 	float *out = make_output(&op.buffers[0], (size_t)4 * stride);
 	op.buffers[1] = make_view(3 * row_bytes, &weights);
 	make_blocks(weight, weights, 3 * row_bytes);
+	const float *add = make_floats(&op.buffers[3], (size_t)4 * stride);
 	cpu_embed(&op, &step.header);
 	float *expected = malloc(n_embd * sizeof *expected);
 	for (unsigned t = 0; t < 4; t++) {
@@ -229,7 +257,11 @@ static void test_embed(enum weight weight, uint32_t n_embd)
 		if (inside)
 			f->decode(weights + (tokens[t] - 10) * row_bytes, n_embd, expected);
 		for (uint32_t i = 0; i < stride; i++)
-			if (inside && i < n_embd)
+			if (inside && i < n_embd && residual)
+				expect_near(out[t * stride + i],
+					1.75L * expected[i] + add[t * stride + i],
+					1 + fabsl((long double)expected[i]), f->name);
+			else if (inside && i < n_embd)
 				cr_assert_eq(out[t * stride + i], expected[i], "%s", f->name);
 			else
 				cr_assert(untouched(out[t * stride + i]), "%s", f->name);
@@ -241,92 +273,180 @@ static void test_embed(enum weight weight, uint32_t n_embd)
 Test(cpu_kernels, embed)
 {
 	for (unsigned w = 0; w < N_WEIGHTS; w++) {
-		test_embed((enum weight)w, 1);
-		test_embed((enum weight)w, 101);
-		test_embed((enum weight)w, 512);
+		test_embed((enum weight)w, 1, false, false);
+		test_embed((enum weight)w, 101, true, false);
+		test_embed((enum weight)w, 512, false, true);
 	}
 }
 
 /* ---- element-wise ------------------------------------------------------------------------------ */
 
-Test(cpu_kernels, rmsnorm)
+static void test_norm(bool centred, uint32_t n, uint32_t n_segments, bool bias, bool residual)
+{
+	uint32_t width = n * n_segments, stride = ROW_STRIDE(width), n_rows = 3;
+	struct step step = {.header = {.n_rows = n_rows, .n_kv = 1}};
+	struct op op = {
+		.kernel = centred ? KERNEL_layernorm : KERNEL_rmsnorm,
+		.args.rmsnorm =
+			{
+				.n = n,
+				.n_segments = n_segments,
+				.stride_out = stride,
+				.stride_x = stride,
+				.stride_residual = stride,
+				.has_bias = bias,
+				.has_residual = residual,
+				.eps = 1e-5f,
+			},
+	};
+	float *out = make_output(&op.buffers[0], (size_t)n_rows * stride);
+	const float *x = make_floats(&op.buffers[1], (size_t)n_rows * stride);
+	const float *w = make_floats(&op.buffers[2], n), *b = make_floats(&op.buffers[3], n);
+	const float *r = make_floats(&op.buffers[4], (size_t)n_rows * stride);
+	cpu_kernels[op.kernel](&op, &step.header);
+	for (uint32_t i = 0; i < n_rows * stride; i++) {
+		uint32_t column = i % stride, first = i - column + column / n * n;
+		if (column >= width) {
+			cr_assert(untouched(out[i]));
+			continue;
+		}
+		long double mean = 0, variance = 0;
+		for (uint32_t j = first; j < first + n && centred; j++)
+			mean += (long double)x[j] / n;
+		for (uint32_t j = first; j < first + n; j++)
+			variance += (x[j] - mean) * (x[j] - mean) / n;
+		long double y = (x[i] - mean) / sqrtl(variance + 1e-5f) * w[column % n];
+		expect_near(out[i], y + (bias ? b[column % n] : 0) + (residual ? r[i] : 0), 1,
+			centred ? "layernorm" : "rmsnorm");
+	}
+	release_op(&op);
+}
+
+Test(cpu_kernels, norm)
 {
 	static const uint32_t sizes[] = {1, 2, 63, 64, 101};
-	for (unsigned s = 0; s < ARRAY_COUNT(sizes); s++) {
-		uint32_t n = sizes[s], stride = ROW_STRIDE(n), n_rows = 3;
-		struct step step = {.header = {.n_rows = n_rows, .n_kv = 1}};
-		struct op op = {
-			.kernel = KERNEL_rmsnorm, .args.rmsnorm = {n, stride, stride, 1e-5f}};
-		float *out = make_output(&op.buffers[0], (size_t)n_rows * stride);
-		const float *x = make_floats(&op.buffers[1], (size_t)n_rows * stride);
-		const float *w = make_floats(&op.buffers[2], n);
-		cpu_rmsnorm(&op, &step.header);
-		for (uint32_t t = 0; t < n_rows; t++) {
-			long double squares = 0;
-			for (uint32_t i = 0; i < n; i++)
-				squares += (long double)x[t * stride + i] * x[t * stride + i];
-			long double root = sqrtl(squares / n + 1e-5f);
-			for (uint32_t i = 0; i < n; i++)
-				expect_near(out[t * stride + i], x[t * stride + i] / root * w[i], 1,
-					"rmsnorm");
-			for (uint32_t i = n; i < stride; i++)
-				cr_assert(untouched(out[t * stride + i]));
+	for (unsigned s = 0; s < ARRAY_COUNT(sizes); s++)
+		for (unsigned centred = 0; centred < 2; centred++) {
+			test_norm(centred, sizes[s], 1, false, false);
+			test_norm(centred, sizes[s], 3, true, false);
+			test_norm(centred, sizes[s], 2, s % 2, true);
 		}
-		release_op(&op);
+}
+
+/* The formulas as args.h has them. */
+static long double activation(uint32_t which, long double x)
+{
+	const long double pi = 3.14159265358979323846L;
+	if (which == ACTIVATION_GELU)
+		return x / 2 * (1 + tanhl(sqrtl(2 / pi) * (x + 0.044715L * x * x * x)));
+	if (which == ACTIVATION_SWIGLU)
+		return fminl(x, 7) / (1 + expl(-1.702L * fminl(x, 7)));
+	return x / (1 + expl(-x));
+}
+
+static void test_glu(uint32_t which, bool gated, uint32_t n_used)
+{
+	enum { N = 70, STRIDE = 128 };
+	struct step step = {.header = {.n_rows = 2, .n_kv = 1}};
+	struct op op = {
+		.kernel = KERNEL_glu, .factor = n_used, .args.glu = {N, STRIDE, which, gated}};
+	uint32_t n = 2 * n_used * STRIDE;
+	float *out = make_output(&op.buffers[0], n);
+	float *gate = make_floats(&op.buffers[1], n), *up = make_floats(&op.buffers[2], n);
+	static const float extremes[] = {
+		0, -20, 20, -1e4f, 1e4f, -1e30f, 1e30f, -88.8f, 6.9f, 7.1f, -6.9f, -7.1f};
+	memcpy(gated ? gate : up, extremes, sizeof extremes);
+	memcpy(gate + STRIDE, extremes, sizeof extremes);
+	if (gated)
+		memcpy(up + STRIDE, extremes, sizeof extremes);
+	cpu_glu(&op, &step.header);
+	for (uint32_t at = 0; at < n; at++) {
+		if (at % STRIDE >= N) {
+			cr_assert(untouched(out[at]));
+			continue;
+		}
+		long double u = up[at], y = activation(which, gated ? (long double)gate[at] : u);
+		if (gated)
+			y *= which == ACTIVATION_SWIGLU ? fmaxl(-7, fminl(7, u)) + 1 : u;
+		if (fabsl(y) > 3e38L)
+			cr_assert(isinf(out[at]));
+		else
+			expect_near(out[at], y, 1 + fabsl(y), "glu");
 	}
+	release_op(&op);
 }
 
 Test(cpu_kernels, glu)
 {
-	enum { N = 70, STRIDE = 128 };
-	struct step step = {.header = {.n_rows = 2, .n_kv = 1}};
-	struct op op = {.kernel = KERNEL_glu, .args.glu = {N, STRIDE}};
-	float *out = make_output(&op.buffers[0], 2 * STRIDE);
-	float *gate = make_floats(&op.buffers[1], 2 * STRIDE);
-	const float *up = make_floats(&op.buffers[2], 2 * STRIDE);
-	static const float extremes[] = {0, -20, 20, -1e4f, 1e4f, -1e30f, 1e30f, -88.8f};
-	memcpy(gate, extremes, sizeof extremes);
-	cpu_glu(&op, &step.header);
-	for (uint32_t t = 0; t < 2; t++)
-		for (uint32_t i = 0; i < STRIDE; i++) {
-			uint32_t at = t * STRIDE + i;
-			if (i >= N) {
-				cr_assert(untouched(out[at]));
-				continue;
-			}
-			long double g = gate[at];
-			expect_near(out[at], g / (1 + expl(-g)) * up[at], 1 + fabsl(g), "glu");
-		}
-	release_op(&op);
+	for (uint32_t which = ACTIVATION_SILU; which <= ACTIVATION_SWIGLU; which++) {
+		test_glu(which, true, 1);
+		test_glu(which, false, 1);
+		test_glu(which, true, 3);
+	}
 }
 
 /* ---- rope and the KV cache --------------------------------------------------------------------- */
 
-static float cached(const void *cache, bool f16, size_t i)
+static float cached(const void *cache, enum kv_type type, size_t i)
 {
-	return f16 ? half_to_float(((const uint16_t *)cache)[i]) : ((const float *)cache)[i];
+	float values[KV_UNIT];
+	size_t unit = type == KV_F16 || type == KV_F32 ? 1 : KV_UNIT;
+	kv_load(type, cache, i / unit * unit, (uint32_t)unit, values);
+	return values[i % unit];
 }
 
-static void test_rope(bool neox, uint32_t n_rot, bool k_f16, bool v_f16)
+/* The largest error of an element of a unit whose largest value is `largest`. */
+static long double cell_error(enum kv_type type, long double value, long double largest)
 {
-	enum { HEADS = 3, HEADS_KV = 2, DIM = 10, BLOCKS = 3, STRIDE_Q = 64, STRIDE = 128 };
-	enum { K_AT = 32, V_AT = 60, POSITIONS = BLOCKS * KV_BLOCK };
+	switch (type) {
+	case KV_F16: /* half a step is 2^-11 of the value, or 2^-25 */
+		return fabsl(value) / 2048 + 3e-8L;
+	case KV_F32:
+		return 1e-6L;
+	case KV_Q8_0:
+		return largest / 127 * 0.5001L + 1e-6L;
+	case KV_Q4_0: /* the other end of the scale is one step short */
+		return largest / 8 * 1.0001L + 1e-6L;
+	}
+	return 0;
+}
+
+static void test_rope(bool neox, uint32_t n_rot, enum kv_type k_type, enum kv_type v_type,
+	uint32_t dim, float scale)
+{
+	enum { HEADS = 3, HEADS_KV = 2, MAX_DIM = 64, BLOCKS = 3, STRIDE_Q = 256, STRIDE = 512 };
+	enum { POSITIONS = BLOCKS * KV_BLOCK };
+	uint32_t k_at = HEADS * dim + 2, v_at = k_at + HEADS_KV * dim + 4;
 	struct step step = {.header = {.n_rows = 3, .n_kv = POSITIONS}};
 	static const struct step_row rows[] = {
 		{.pos = 0, .seq = 1}, {.pos = 33, .seq = 1}, {.pos = 95, .seq = 0}};
 	memcpy(step.rows, rows, sizeof rows);
 	struct op op = {
 		.kernel = KERNEL_rope_kv,
-		.constant = DIM | (k_f16 ? ATTN_K_F16 : 0) | (v_f16 ? ATTN_V_F16 : 0),
-		.args.rope_kv = {HEADS, HEADS_KV, DIM, n_rot, neox, STRIDE_Q, STRIDE, K_AT, V_AT,
-			BLOCKS},
+		.constant =
+			dim | (uint32_t)k_type << ATTN_K_SHIFT | (uint32_t)v_type << ATTN_V_SHIFT,
+		.args.rope_kv =
+			{
+				.n_head = HEADS,
+				.n_head_kv = HEADS_KV,
+				.head_dim = dim,
+				.n_rot = n_rot,
+				.neox = neox,
+				.stride_q = STRIDE_Q,
+				.stride_qkv = STRIDE,
+				.k_offset = k_at,
+				.v_offset = v_at,
+				.n_blocks = BLOCKS,
+				.q_scale = scale,
+				.q_scale_ctx = 16,
+			},
 	};
-	uint64_t n_cache = (uint64_t)2 * POSITIONS * HEADS_KV * DIM;
+	uint64_t n_cache = (uint64_t)2 * POSITIONS * HEADS_KV * dim;
 	uint8_t *k_cache, *v_cache;
 	uint32_t *table;
 	float *q = make_output(&op.buffers[0], 3 * STRIDE_Q);
-	op.buffers[1] = make_view(n_cache * (k_f16 ? 2 : 4), &k_cache);
-	op.buffers[2] = make_view(n_cache * (v_f16 ? 2 : 4), &v_cache);
+	op.buffers[1] = make_view(kv_bytes(k_type, n_cache), &k_cache);
+	op.buffers[2] = make_view(kv_bytes(v_type, n_cache), &v_cache);
 	const float *qkv = make_floats(&op.buffers[3], 3 * STRIDE);
 	const float *turns = make_floats(&op.buffers[4], POSITIONS * (n_rot ? n_rot : 1));
 	op.buffers[6] = make_view(2 * BLOCKS * sizeof *table, &table);
@@ -337,18 +457,18 @@ static void test_rope(bool neox, uint32_t n_rot, bool k_f16, bool v_f16)
 	for (uint32_t t = 0; t < 3; t++)
 		for (uint32_t h = 0; h < HEADS + HEADS_KV; h++) {
 			bool is_q = h < HEADS;
-			const float *x = qkv + t * STRIDE + h * DIM;
+			const float *x = qkv + t * STRIDE + h * dim;
 			const float *v = NULL;
 			size_t at = 0;
 			if (!is_q) {
-				x = qkv + t * STRIDE + K_AT + (h - HEADS) * DIM;
-				v = qkv + t * STRIDE + V_AT + (h - HEADS) * DIM;
+				x = qkv + t * STRIDE + k_at + (h - HEADS) * dim;
+				v = qkv + t * STRIDE + v_at + (h - HEADS) * dim;
 				size_t slot = (size_t)blocks[rows[t].seq][rows[t].pos / 32] * 32 +
 					rows[t].pos % 32;
-				at = (slot * HEADS_KV + (h - HEADS)) * DIM;
+				at = (slot * HEADS_KV + (h - HEADS)) * dim;
 			}
-			long double y[DIM];
-			for (uint32_t i = 0; i < DIM; i++)
+			long double y[MAX_DIM];
+			for (uint32_t i = 0; i < dim; i++)
 				y[i] = x[i];
 			for (uint32_t j = 0; j < n_rot / 2; j++) {
 				uint32_t a = neox ? j : 2 * j, b = neox ? j + n_rot / 2 : 2 * j + 1;
@@ -357,50 +477,114 @@ static void test_rope(bool neox, uint32_t n_rot, bool k_f16, bool v_f16)
 				y[a] = x[a] * c - x[b] * s;
 				y[b] = x[a] * s + x[b] * c;
 			}
-			for (uint32_t i = 0; i < DIM; i++) {
+			long double factor = 1 + scale * logl(1 + floorl(rows[t].pos / 16.0L));
+			for (uint32_t i = 0; i < dim; i++) {
 				if (is_q) {
-					expect_near(q[t * STRIDE_Q + h * DIM + i], y[i], 1, "q");
+					expect_near(q[t * STRIDE_Q + h * dim + i], y[i] * factor, 2,
+						"q");
 					continue;
 				}
-				long double half = 600; /* a step of a half is 2^-11 of its value */
-				expect_near(cached(k_cache, k_f16, at + i), y[i], k_f16 ? half : 1,
-					"k");
-				expect_near(cached(v_cache, v_f16, at + i), v[i], v_f16 ? half : 0,
-					"v");
+				long double k_largest = 0, v_largest = 0;
+				for (uint32_t j = i / 32 * 32; j < dim && j < i / 32 * 32 + 32;
+					j++) {
+					k_largest = fmaxl(k_largest, fabsl(y[j]));
+					v_largest = fmaxl(v_largest, fabsl((long double)v[j]));
+				}
+				cr_assert(fabsl(cached(k_cache, k_type, at + i) - y[i]) <=
+					cell_error(k_type, y[i], k_largest));
+				cr_assert(fabsl((long double)cached(v_cache, v_type, at + i) -
+						  v[i]) <= cell_error(v_type, v[i], v_largest));
 			}
 		}
 	/* Three positions were written, and no others. */
-	size_t n_written = 0;
-	for (size_t i = 0; i < n_cache; i++)
-		if (v_f16 ? ((uint16_t *)v_cache)[i] != PATTERN * 0x101u
-			  : !untouched(((float *)v_cache)[i]))
-			n_written++;
-	cr_assert_eq(n_written, 3 * HEADS_KV * DIM);
+	size_t n_written = 0, position_bytes = (size_t)kv_bytes(v_type, HEADS_KV * dim);
+	for (size_t slot = 0; slot < 2 * POSITIONS; slot++) {
+		size_t n_same = 0;
+		for (size_t i = 0; i < position_bytes; i++)
+			n_same += v_cache[slot * position_bytes + i] == PATTERN;
+		n_written += n_same < position_bytes;
+	}
+	cr_assert_eq(n_written, 3);
 	for (uint32_t t = 0; t < 3; t++)
-		for (uint32_t i = HEADS * DIM; i < STRIDE_Q; i++)
+		for (uint32_t i = HEADS * dim; i < STRIDE_Q; i++)
 			cr_assert(untouched(q[t * STRIDE_Q + i]));
 	release_op(&op);
 }
 
 Test(cpu_kernels, rope_kv)
 {
-	test_rope(false, 10, false, false);
-	test_rope(true, 10, true, false);
-	test_rope(false, 4, false, true);
-	test_rope(true, 4, true, true);
-	test_rope(true, 0, false, false);
+	test_rope(false, 10, KV_F32, KV_F32, 10, 0);
+	test_rope(true, 10, KV_F16, KV_F32, 10, 0.5f);
+	test_rope(false, 4, KV_F32, KV_F16, 10, 0);
+	test_rope(true, 4, KV_F16, KV_F16, 10, 0);
+	test_rope(true, 0, KV_F32, KV_F32, 10, 0);
+	test_rope(true, 64, KV_Q8_0, KV_Q4_0, 64, 0);
+	test_rope(false, 20, KV_Q4_0, KV_Q8_0, 32, 0.1f);
+	test_rope(false, 32, KV_Q8_0, KV_F16, 32, 0);
+}
+
+/* Units as kv.h describes them, word by word. */
+Test(cpu_kernels, quantised_units)
+{
+	float x[KV_UNIT], y[KV_UNIT];
+	uint32_t words[KV_Q8_0_WORDS];
+	for (int i = 0; i < KV_UNIT; i++)
+		x[i] = (float)(i - 16) * 0.5f; /* -8 to 7.5 */
+	kv_store(KV_Q4_0, words, 0, KV_UNIT, x);
+	float d = 1;
+	cr_assert_eq(memcmp(words, &d, sizeof d), 0);
+	kv_load(KV_Q4_0, words, 0, KV_UNIT, y);
+	for (int i = 0; i < KV_UNIT; i++)
+		cr_assert_eq(y[i], fminf(7, floorf(x[i] + 0.5f)));
+	cr_assert_eq(words[1] & 0xFFFF, 0x2110, "halves go up");
+	for (int i = 0; i < KV_UNIT; i++)
+		x[i] = (float)(i - 16) * 0.5f;
+	x[5] = -127;
+	kv_store(KV_Q8_0, words, 0, KV_UNIT, x);
+	cr_assert_eq(memcmp(words, &d, sizeof d), 0);
+	cr_assert_eq(words[2] >> 8 & 0xFF, 0x81, "byte 1 of word 2 is element 5");
+	kv_load(KV_Q8_0, words, 0, KV_UNIT, y);
+	for (int i = 0; i < KV_UNIT; i++)
+		cr_assert_eq(y[i], rintf(x[i]));
+	memset(x, 0, sizeof x);
+	for (int type = KV_Q8_0; type <= KV_Q4_0; type++) {
+		kv_store((enum kv_type)type, words, 0, KV_UNIT, x);
+		kv_load((enum kv_type)type, words, 0, KV_UNIT, y);
+		for (int i = 0; i < KV_UNIT; i++)
+			cr_assert_eq(y[i], 0);
+	}
 }
 
 /* ---- attention --------------------------------------------------------------------------------- */
 
+struct attention_case {
+	uint32_t n_head, n_head_kv, dim;
+	enum kv_type k, v;
+	uint32_t window;
+	float softcap;
+	bool sinks;
+};
+
 /* attn_prefill, and attn_decode + attn_reduce, on rows with given positions of two sequences; what
  * no row sees of the cache is NaN. */
-static void test_attention(uint32_t n_head, uint32_t n_head_kv, uint32_t dim, bool k_f16,
-	bool v_f16, const uint32_t *positions, uint32_t n_rows)
+/* A row of the step sees the position. */
+static bool seen(const struct step *step, uint32_t seq, uint32_t pos, uint32_t window)
+{
+	for (uint32_t t = 0; t < step->header.n_rows; t++) {
+		const struct step_row *row = &step->rows[t];
+		if (row->seq == seq && pos <= row->pos && (!window || row->pos - pos < window))
+			return true;
+	}
+	return false;
+}
+
+static void test_attention(struct attention_case c, const uint32_t *positions, uint32_t n_rows)
 {
 	enum { BLOCKS = 9, POSITIONS = BLOCKS * KV_BLOCK };
 	struct step step = {.header = {.n_rows = n_rows}};
-	uint32_t stride = ROW_STRIDE(n_head * dim), n_slices = (POSITIONS + 127) / 128;
+	const uint32_t n_head = c.n_head, n_head_kv = c.n_head_kv, dim = c.dim;
+	uint32_t stride = ROW_STRIDE(n_head * dim),
+		 n_slices = attention_slices(POSITIONS, c.window);
 	uint32_t longest[2] = {0};
 	for (uint32_t t = 0; t < n_rows; t++) {
 		step.rows[t] = (struct step_row){.pos = positions[t], .seq = t % 2};
@@ -411,18 +595,33 @@ static void test_attention(uint32_t n_head, uint32_t n_head_kv, uint32_t dim, bo
 	}
 	struct op op = {
 		.kernel = KERNEL_attn_prefill,
-		.constant = dim | (k_f16 ? ATTN_K_F16 : 0) | (v_f16 ? ATTN_V_F16 : 0),
-		.args.attn_prefill = {n_head, n_head_kv, dim, stride, stride, n_slices, BLOCKS,
-			0.7f},
+		.constant = dim | (uint32_t)c.k << ATTN_K_SHIFT | (uint32_t)c.v << ATTN_V_SHIFT,
+		.args.attn_prefill =
+			{
+				.n_head = n_head,
+				.n_head_kv = n_head_kv,
+				.head_dim = dim,
+				.stride_q = stride,
+				.stride_out = stride,
+				.n_slices = n_slices,
+				.n_blocks = BLOCKS,
+				.window = c.window,
+				.has_sinks = c.sinks,
+				.scale = 0.7f,
+				.softcap = c.softcap,
+			},
 	};
 	uint64_t n_cache = (uint64_t)2 * POSITIONS * n_head_kv * dim;
 	uint8_t *k_cache, *v_cache;
 	uint32_t *table;
 	float *out = make_output(&op.buffers[0], (size_t)n_rows * stride);
 	const float *q = make_floats(&op.buffers[1], (size_t)n_rows * stride);
-	op.buffers[2] = make_view(n_cache * (k_f16 ? 2 : 4), &k_cache);
-	op.buffers[3] = make_view(n_cache * (v_f16 ? 2 : 4), &v_cache);
+	op.buffers[2] = make_view(kv_bytes(c.k, n_cache), &k_cache);
+	op.buffers[3] = make_view(kv_bytes(c.v, n_cache), &v_cache);
 	op.buffers[5] = make_view(2 * BLOCKS * sizeof *table, &table);
+	float *sinks = make_floats(&op.buffers[6], n_head);
+	for (uint32_t i = 0; i < n_head; i++)
+		sinks[i] *= 5;
 	memset(k_cache, 0xFF, op.buffers[2].n_bytes);
 	memset(v_cache, 0xFF, op.buffers[3].n_bytes);
 	for (uint32_t i = 0; i < 2 * BLOCKS; i++)
@@ -431,17 +630,17 @@ static void test_attention(uint32_t n_head, uint32_t n_head_kv, uint32_t dim, bo
 		for (uint32_t pos = 0; pos < longest[seq]; pos++) {
 			uint32_t slot =
 				table[seq * BLOCKS + pos / KV_BLOCK] * KV_BLOCK + pos % KV_BLOCK;
-			for (size_t i = 0; i < n_head_kv * dim; i++) {
+			if (!seen(&step, seq, pos, c.window))
+				continue;
+			for (uint32_t i = 0; i < n_head_kv * dim; i += dim) {
+				float k[MAX_HEAD_DIM], v[MAX_HEAD_DIM];
+				for (uint32_t j = 0; j < dim; j++) {
+					k[j] = 3 * random_float();
+					v[j] = random_float();
+				}
 				size_t at = (size_t)slot * n_head_kv * dim + i;
-				float k = 3 * random_float(), v = random_float();
-				if (k_f16)
-					((uint16_t *)k_cache)[at] = float_to_half(k);
-				else
-					((float *)k_cache)[at] = k;
-				if (v_f16)
-					((uint16_t *)v_cache)[at] = float_to_half(v);
-				else
-					((float *)v_cache)[at] = v;
+				kv_store(c.k, k_cache, at, dim, k);
+				kv_store(c.v, v_cache, at, dim, v);
 			}
 		}
 	cpu_attn_prefill(&op, &step.header);
@@ -453,6 +652,7 @@ static void test_attention(uint32_t n_head, uint32_t n_head_kv, uint32_t dim, bo
 	make_output(&decode.buffers[0], (size_t)n_rows * n_head * n_slices * (2 + dim));
 	const float *merged = make_output(&reduce.buffers[0], (size_t)n_rows * stride);
 	reduce.buffers[1] = decode.buffers[0];
+	reduce.buffers[3] = op.buffers[6];
 	cpu_attn_decode(&decode, &step.header);
 	cpu_attn_reduce(&reduce, &step.header);
 
@@ -461,7 +661,8 @@ static void test_attention(uint32_t n_head, uint32_t n_head_kv, uint32_t dim, bo
 			long double score[POSITIONS], maximum = -INFINITY, sum = 0;
 			size_t base[POSITIONS];
 			uint32_t n = positions[t] + 1, seq = t % 2, group = n_head / n_head_kv;
-			for (uint32_t p = 0; p < n; p++) {
+			uint32_t first = c.window && n > c.window ? n - c.window : 0;
+			for (uint32_t p = first; p < n; p++) {
 				uint32_t block = table[seq * BLOCKS + p / KV_BLOCK];
 				base[p] = ((size_t)block * KV_BLOCK + p % KV_BLOCK) * n_head_kv *
 						dim +
@@ -469,17 +670,20 @@ static void test_attention(uint32_t n_head, uint32_t n_head_kv, uint32_t dim, bo
 				score[p] = 0;
 				for (uint32_t i = 0; i < dim; i++)
 					score[p] += (long double)q[t * stride + h * dim + i] *
-						cached(k_cache, k_f16, base[p] + i);
+						cached(k_cache, c.k, base[p] + i);
 				score[p] *= 0.7f;
+				if (c.softcap > 0)
+					score[p] = c.softcap * tanhl(score[p] / c.softcap);
 				maximum = fmaxl(maximum, score[p]);
 			}
-			for (uint32_t p = 0; p < n; p++)
+			for (uint32_t p = first; p < n; p++)
 				sum += score[p] = expl(score[p] - maximum);
+			if (c.sinks)
+				sum += expl(sinks[h] - maximum);
 			for (uint32_t i = 0; i < dim; i++) {
 				long double value = 0;
-				for (uint32_t p = 0; p < n; p++)
-					value += score[p] / sum *
-						cached(v_cache, v_f16, base[p] + i);
+				for (uint32_t p = first; p < n; p++)
+					value += score[p] / sum * cached(v_cache, c.v, base[p] + i);
 				size_t at = t * stride + h * dim + i;
 				expect_near(out[at], value, 1, "attn_prefill");
 				expect_near(merged[at], value, 1, "attn_decode, attn_reduce");
@@ -498,9 +702,17 @@ Test(cpu_kernels, attention)
 {
 	static const uint32_t edges[] = {0, 30, 31, 32, 126, 127, 128, 255, 256, 287};
 	static const uint32_t first[] = {0};
-	test_attention(1, 1, 2, false, false, first, 1);
-	test_attention(4, 1, 32, false, false, edges, ARRAY_COUNT(edges));
-	test_attention(4, 2, 64, true, false, edges, ARRAY_COUNT(edges));
-	test_attention(3, 3, 10, false, true, edges, ARRAY_COUNT(edges));
-	test_attention(8, 1, 256, true, true, edges, 4);
+	const uint32_t n = ARRAY_COUNT(edges);
+	test_attention((struct attention_case){1, 1, 2, KV_F32, KV_F32, 0, 0, false}, first, 1);
+	test_attention((struct attention_case){4, 1, 32, KV_F32, KV_F32, 0, 0, false}, edges, n);
+	test_attention((struct attention_case){4, 2, 64, KV_F16, KV_F32, 0, 2, true}, edges, n);
+	test_attention((struct attention_case){3, 3, 10, KV_F32, KV_F16, 0, 0, true}, edges, n);
+	test_attention((struct attention_case){8, 1, 256, KV_F16, KV_F16, 0, 9, false}, edges, 4);
+	test_attention((struct attention_case){4, 2, 64, KV_Q8_0, KV_Q4_0, 0, 0, false}, edges, n);
+	test_attention((struct attention_case){2, 1, 32, KV_Q4_0, KV_Q8_0, 100, 3, true}, edges, n);
+	static const uint32_t windows[] = {1, 2, 31, 32, 33, 127, 128, 129, 130, 287, 288, 1000};
+	for (unsigned i = 0; i < ARRAY_COUNT(windows); i++)
+		test_attention(
+			(struct attention_case){2, 1, 8, KV_F32, KV_F32, windows[i], 0, i % 2},
+			edges, n);
 }

@@ -231,9 +231,9 @@ static enum lap_status chain_make(
 		.max_rows = N_ROWS,
 		.step = {c->step, 0, step_bytes},
 		.sizes = {c->sizes, 0, sizes_bytes}};
-	plan_glu(&c->plan, rows_of(c->y), rows_of(c->x), rows_of(c->x));
-	plan_glu(&c->plan, rows_of(c->z), rows_of(c->y), rows_of(c->x));
-	plan_glu(&c->plan, rows_of(c->y), rows_of(c->z), rows_of(c->x));
+	plan_glu(&c->plan, rows_of(c->y), rows_of(c->x), rows_of(c->x), ACTIVATION_SILU, 1);
+	plan_glu(&c->plan, rows_of(c->z), rows_of(c->y), rows_of(c->x), ACTIVATION_SILU, 1);
+	plan_glu(&c->plan, rows_of(c->y), rows_of(c->z), rows_of(c->x), ACTIVATION_SILU, 1);
 	float x[N_ROWS * N_COLS];
 	for (size_t i = 0; i < ARRAY_COUNT(x); i++)
 		x[i] = (float)((int)(i * 37 % 101) - 50) / 20.0f;
@@ -316,8 +316,10 @@ Test(vk_backend, submits_are_carried_out_in_order)
 	cr_assert_eq(chain_make(&c, b, false, &err), LAP_OK, "%s", err.text);
 	c.b->ops->release(b, c.runnable);
 	plan_free(&c.plan);
-	plan_glu(&c.plan, rows_of(c.z), rows_of(c.y), rows_of(c.x)); /* z = silu(y) * x */
-	plan_glu(&c.plan, rows_of(c.y), rows_of(c.z), rows_of(c.x)); /* y = silu(z) * x */
+	plan_glu(&c.plan, rows_of(c.z), rows_of(c.y), rows_of(c.x), ACTIVATION_SILU,
+		1); /* z = silu(y) * x */
+	plan_glu(&c.plan, rows_of(c.y), rows_of(c.z), rows_of(c.x), ACTIVATION_SILU,
+		1); /* y = silu(z) * x */
 	for (size_t i = 0; i < ARRAY_COUNT(y); i++)
 		y[i] = 3;
 	cr_assert_eq(

@@ -153,7 +153,6 @@ Test(vk_kernels, rows_of_a_matmul_are_independent)
 	rows_start(&t, N_ROWS);
 	struct rows x = shared_rows(t.b, N_ROWS, N_IN, &t.x);
 	struct rows out = shared_rows(t.b, N_ROWS, N_OUT, &t.out);
-	struct rows none = {0};
 	struct view chunk = shared(t.b, N_OUT * N_IN * sizeof(float) + WEIGHT_PAD, &weights);
 	t.views[2] = x.view, t.views[3] = out.view, t.views[4] = chunk;
 	t.n = x.stride, t.n_out = out.stride;
@@ -162,8 +161,14 @@ Test(vk_kernels, rows_of_a_matmul_are_independent)
 	memset(t.out, 0, out.view.n_bytes);
 	for (unsigned row = 0; row < N_ROWS; row++)
 		random_floats(t.x + row * x.stride, N_IN, &t.state);
-	struct weights w = {"weights", WEIGHT_f32, N_OUT, N_IN, N_OUT, 1, &chunk};
-	plan_matmul(&t.plan, out, &w, x, NULL, none);
+	struct weights w = {.name = "weights",
+		.weight = WEIGHT_f32,
+		.n_rows = N_OUT,
+		.n_cols = N_IN,
+		.rows_per_chunk = N_OUT,
+		.n_chunks = 1,
+		.chunks = &chunk};
+	plan_matmul(&t.plan, out, &w, x, (struct epilogue){0});
 	rows_compare(&t, N_ROWS, 0, "matmul");
 }
 
@@ -171,7 +176,7 @@ Test(vk_kernels, rows_of_an_attention_are_independent)
 {
 	enum { N_ROWS = 19, HEADS = 4, HEADS_KV = 2, DIM = 32, BLOCKS = 3, FIRST = 21 };
 	struct rows_case t = {0};
-	struct kv_layer kv = {0};
+	struct kv_layer kv = {.k_type = KV_F32, .v_type = KV_F32};
 	struct kv_shape shape = {HEADS, HEADS_KV, DIM, {0}, BLOCKS, BLOCKS * KV_BLOCK};
 	float *k, *v;
 	uint32_t *table;
@@ -190,6 +195,6 @@ Test(vk_kernels, rows_of_an_attention_are_independent)
 	random_floats(v, n_cache, &t.state);
 	for (unsigned i = 0; i < BLOCKS; i++)
 		table[i] = BLOCKS - 1 - i;
-	plan_attention(&t.plan, out, q, &kv, &shape, 0.5f, (struct view){0});
+	plan_attention(&t.plan, out, q, &kv, &shape, &(struct attention){.scale = 0.5f});
 	rows_compare(&t, N_ROWS, FIRST, "attn_prefill");
 }
