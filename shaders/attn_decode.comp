@@ -33,7 +33,7 @@ uint lane = gl_LocalInvocationID.x;
 vec4 scores_of(uint at)
 {
 	vec4 sum = vec4(0);
-	for (uint i = 0; i < HEAD_DIM / 2; i++) {
+	for (uint i = 0; i < args.head_dim / 2; i++) {
 		vec2 k = k_pair(at + i);
 		sum += k.x * queries[2 * i] + k.y * queries[2 * i + 1];
 	}

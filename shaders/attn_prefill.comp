@@ -19,8 +19,8 @@ layout(std430, set = 0, binding = 4) readonly buffer step_buffer {
 #define TABLE_BINDING    5
 #include "kv.glsl"
 
-#define ROWS      8
-#define MAX_PAIRS (MAX_HEAD_DIM / 2 / LANES) /* of a lane */
+#define ROWS    8
+#define N_PAIRS ((HEAD_DIM / 2 + LANES - 1) / LANES) /* of a lane */
 
 shared vec4 queries[MAX_HEAD_DIM][ROWS / 4];
 shared vec4 weights[LANES][ROWS / 4]; /* scores, then exp(score - maximum), of a position */
@@ -33,7 +33,7 @@ uint lane = gl_LocalInvocationID.x;
 void score_position(uint at)
 {
 	vec4 a = vec4(0), b = vec4(0);
-	for (uint i = 0; i < HEAD_DIM / 2; i++) {
+	for (uint i = 0; i < args.head_dim / 2; i++) {
 		vec2 k = k_pair(at + i);
 		a += k.x * queries[2 * i][0] + k.y * queries[2 * i + 1][0];
 		b += k.x * queries[2 * i][1] + k.y * queries[2 * i + 1][1];
@@ -51,11 +51,13 @@ void weigh_row(uint n, inout float maximum, inout float sum)
 		maximum = max(maximum, weights[i][half_tile][component]);
 	float factor = n > 0 ? exp(old - maximum) : 1.0;
 	sum *= factor;
-	for (uint i = 0; i < LANES; i++) {
-		float weight = i < n ? exp(weights[i][half_tile][component] - maximum) : 0.0;
+	for (uint i = 0; i < n; i++) {
+		float weight = exp(weights[i][half_tile][component] - maximum);
 		weights[i][half_tile][component] = weight;
 		sum += weight;
 	}
+	for (uint i = n; i < LANES; i++)
+		weights[i][half_tile][component] = 0;
 	factors[lane] = factor;
 }
 
@@ -78,8 +80,8 @@ void main()
 		queries[d][t / 4][t % 4] = t < n_rows
 			? q[(first_row + t) * args.stride_q + head * HEAD_DIM + d] : 0.0;
 	}
-	vec4 values[MAX_PAIRS][2][ROWS / 4];
-	for (uint p = 0; p < MAX_PAIRS; p++)
+	vec4 values[MAX_HEAD_DIM / 2 / LANES][2][ROWS / 4];
+	for (uint p = 0; p < N_PAIRS; p++)
 		for (uint i = 0; i < ROWS / 4; i++)
 			values[p][0][i] = values[p][1][i] = vec4(0);
 
@@ -98,10 +100,10 @@ void main()
 		barrier();
 		vec4 factor[2] = vec4[2](vec4(factors[0], factors[1], factors[2], factors[3]),
 			vec4(factors[4], factors[5], factors[6], factors[7]));
-		for (uint p = 0; p < MAX_PAIRS; p++) {
+		for (uint p = 0; p < N_PAIRS; p++) {
 			uint pair = p * LANES + lane;
 			if (pair >= HEAD_DIM / 2)
-				break;
+				continue;
 			for (uint i = 0; i < ROWS / 4; i++) {
 				values[p][0][i] *= factor[i];
 				values[p][1][i] *= factor[i];
@@ -119,12 +121,14 @@ void main()
 	if (lane < ROWS)
 		sums[lane] = row_sum;
 	barrier();
-	for (uint p = 0; p < MAX_PAIRS; p++) {
+	for (uint p = 0; p < N_PAIRS; p++) {
 		uint pair = p * LANES + lane;
 		if (pair >= HEAD_DIM / 2)
-			break;
-		for (uint t = 0; t < n_rows; t++) {
+			continue;
+		for (uint t = 0; t < ROWS; t++) {
 			uint to = (first_row + t) * args.stride_out + head * HEAD_DIM + 2 * pair;
+			if (t >= n_rows)
+				continue;
 			result[to] = values[p][0][t / 4][t % 4] / sums[t];
 			result[to + 1] = values[p][1][t / 4][t % 4] / sums[t];
 		}
