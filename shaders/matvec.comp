@@ -79,13 +79,13 @@ void main()
 		uint out_row = pass + ROWS * team;
 		vec4 sums = team_sum(partial_sums(out_row));
 		out_row += lane;
-		if (lane >= ROWS || out_row >= end)
-			continue;
-		float sum = sums[lane];
-		if (args.has_bias != 0)
-			sum += bias[out_row];
-		if (args.has_residual != 0)
-			sum += residual[row * args.stride_residual + out_row];
-		result[row * args.stride_out + out_row] = sum;
+		if (lane < ROWS && out_row < end) {
+			float sum = sums[lane];
+			if (args.has_bias != 0)
+				sum += bias[out_row];
+			if (args.has_residual != 0)
+				sum += residual[row * args.stride_residual + out_row];
+			result[row * args.stride_out + out_row] = sum;
+		}
 	}
 }
