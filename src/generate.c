@@ -70,6 +70,8 @@ static enum lap_status set_sequence(struct generation *g, struct lap_error *err)
 			return fail(err, LAP_ERROR, "the system gives no random numbers");
 		sampling.seed = seed;
 	}
+	if (sampling.repeat_penalty == 0) /* as in a zeroed struct */
+		sampling.repeat_penalty = 1;
 	enum lap_status status =
 		sampler_set(&sequence, &sampling, s->m->info.n_vocab, s->n_ctx, err);
 	if (!g->options->ignore_eos && g->tokenizer) {

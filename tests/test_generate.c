@@ -168,3 +168,22 @@ Test(generate, nan_logits)
 	cr_expect(strstr(err.text, "not numbers"), "%s", err.text);
 	close_session(s);
 }
+
+/* Zeroed sampling parameters are greedy without penalties, as the header says of zeroed options. */
+Test(generate, zeroed_options)
+{
+	struct lap_session *s = demo_session(NULL);
+	const struct lap_generate_options zeroed = {.n_predict = 12};
+	const struct lap_generate_options spelled = {
+		.sampling = {.top_p = 1, .repeat_penalty = 1}, .n_predict = 12};
+	struct collected a = {0}, b = {0};
+	struct lap_error err = {0};
+	int32_t prompt[] = {319, 364, 313};
+	cr_assert_eq(lap_generate(s, prompt, 3, &zeroed, collect, &a, NULL, &err), LAP_OK, "%s",
+		err.text);
+	cr_assert_eq(lap_generate(s, prompt, 3, &spelled, collect, &b, NULL, &err), LAP_OK, "%s",
+		err.text);
+	cr_expect_eq(a.n, 12);
+	expect_same(&a, &b, "zeroed options", "three tokens");
+	close_session(s);
+}
