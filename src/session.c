@@ -7,11 +7,12 @@
 
 #include "sampler.h"
 
-#define DEFAULT_N_CTX   4096 /* tokens, where the model allows as many */
-#define DEFAULT_N_BATCH 512  /* rows of a prefill step */
-#define LOGITS_N_BATCH  64   /* the same where every row gets logits: they are large */
-#define FIRST_CHUNK     64   /* rows of the first prefill submit, before a row's time is known */
-#define PREFILL_BUDGET  0.2  /* seconds a prefill submit may last: drivers kill long jobs */
+#define DEFAULT_N_CTX   4096  /* tokens, where the model allows as many */
+#define DEFAULT_N_BATCH 512   /* rows of a prefill step */
+#define MAX_ROWS        65535 /* of a step: workgroups along one axis of a dispatch */
+#define LOGITS_N_BATCH  64    /* the same where every row gets logits: they are large */
+#define FIRST_CHUNK     64    /* rows of the first prefill submit, before a row's time is known */
+#define PREFILL_BUDGET  0.2   /* seconds a prefill submit may last: drivers kill long jobs */
 
 /* ---- buffers ---- */
 
@@ -184,6 +185,22 @@ static enum lap_status create_tail(struct lap_session *s, struct lap_error *err)
 
 /* ---- create and destroy ---- */
 
+/* Rows of a step whose activations the backend can bind, at least 1, at most MAX_ROWS. */
+static uint32_t rows_that_fit(const struct lap_session *s)
+{
+	struct activations a;
+	activations_shape(&a, &s->m->model->h);
+	const uint32_t strides[] = {a.x.stride, a.qkv.stride, a.q.stride, a.gate.stride,
+		s->logits_all ? a.logits.stride : 0};
+	uint64_t n = MAX_ROWS;
+	for (size_t i = 0; i < ARRAY_COUNT(strides); i++) {
+		uint64_t row_bytes = (uint64_t)strides[i] * sizeof(float);
+		if (n * row_bytes > s->m->backend->max_buffer_bytes)
+			n = s->m->backend->max_buffer_bytes / row_bytes;
+	}
+	return n ? (uint32_t)n : 1;
+}
+
 enum lap_status lap_session_create(struct lap_model *m, const struct lap_session_options *options,
 	struct lap_session **session, struct lap_error *err)
 {
@@ -205,6 +222,9 @@ enum lap_status lap_session_create(struct lap_model *m, const struct lap_session
 		s->n_batch = LOGITS_N_BATCH;
 	if (s->n_batch > s->n_ctx)
 		s->n_batch = s->n_ctx;
+	uint32_t n_fit = rows_that_fit(s);
+	if (s->n_batch > n_fit)
+		s->n_batch = n_fit;
 	if (s->n_ctx > n_ctx_train)
 		log_line(&m->log, LAP_LOG_WARNING,
 			"a context of %u tokens is longer than the %u that the model was trained "
@@ -279,8 +299,9 @@ enum lap_status session_plan(
 	}
 	if (!plan->out_of_memory)
 		return LAP_OK;
+	fail_memory(err, "a plan", plan->n_ops * sizeof(struct op));
 	plan_free(plan);
-	return fail_memory(err, "a plan", plan->n_ops * sizeof(struct op));
+	return LAP_NO_MEMORY;
 }
 
 /* Records the plan of a role unless that was done. */
