@@ -5,8 +5,22 @@ layout(push_constant) uniform push { rmsnorm_args args; };
 layout(std430, set = 0, binding = 0) writeonly buffer out_buffer { float result[]; };
 layout(std430, set = 0, binding = 1) readonly buffer x_buffer { float x[]; };
 layout(std430, set = 0, binding = 2) readonly buffer weight_buffer { float weight[]; };
-#define REDUCE_TYPE float
-#include "reduce.glsl"
+
+shared float scratch[LANES];
+
+/* Over the workgroup, as the same tree on every device. */
+float group_sum(float value)
+{
+	uint lane = gl_LocalInvocationID.x;
+	scratch[lane] = value;
+	barrier();
+	for (uint n = LANES / 2; n > 0; n /= 2) {
+		if (lane < n)
+			scratch[lane] += scratch[lane + n];
+		barrier();
+	}
+	return scratch[0];
+}
 
 void main()
 {
