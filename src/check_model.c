@@ -85,7 +85,7 @@ static struct extent extent_of(const struct op *op, uint32_t i, const struct ste
 	case N_KERNELS:
 		break;
 	}
-	assert(!"every kernel has its case");
+	assert(false && "every kernel has its case");
 	return none;
 }
 

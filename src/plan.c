@@ -81,7 +81,7 @@ void plan_embed(struct plan *p, struct rows x, const struct weights *token_embd)
 	uint64_t row_bytes = 0;
 	assert(token_embd->n_cols == x.n);
 	if (!weight_row_bytes(token_embd->weight, token_embd->n_cols, &row_bytes))
-		assert(!"rows of whole blocks, as model.c checks");
+		assert(false && "rows of whole blocks, as model.c checks");
 	for (uint32_t i = 0; i < token_embd->n_chunks; i++)
 		plan_append(p,
 			(struct op){
@@ -127,7 +127,7 @@ void plan_matmul(struct plan *p, struct rows out, const struct weights *w, struc
 	assert(!has_bias || (bias->weight == WEIGHT_f32 && bias->n_cols == out.n));
 	assert(!has_residual || residual.n == out.n);
 	if (!weight_row_bytes(w->weight, w->n_cols, &row_bytes))
-		assert(!"rows of whole blocks, as model.c checks");
+		assert(false && "rows of whole blocks, as model.c checks");
 	for (uint32_t i = 0; i < w->n_chunks; i++) {
 		uint32_t first = i * w->rows_per_chunk, n = chunk_rows(w, i);
 		struct op op = {
