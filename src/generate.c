@@ -173,7 +173,10 @@ static enum lap_status decode(struct generation *g, int32_t last, struct lap_err
 	enum lap_status status = session_begin_decode(s, last, err);
 	double idle_since = clock_seconds();
 	while (!status && (!g->finished || n_flights)) {
-		while (!status && !g->finished && n_flights < MAX_IN_FLIGHT &&
+		/* No work behind the first: a device that computes as it is asked would hold the
+		 * first token back, and its time is what the next size is chosen from. */
+		uint32_t n_allowed = g->result->n_generated ? MAX_IN_FLIGHT : 1;
+		while (!status && !g->finished && n_flights < n_allowed &&
 			g->n_submitted < g->n_target) {
 			uint32_t n = choose_steps(g);
 			struct flight *f = &flights[n_flights];

@@ -187,3 +187,32 @@ Test(generate, zeroed_options)
 	expect_same(&a, &b, "zeroed options", "three tokens");
 	close_session(s);
 }
+
+struct first {
+	struct lap_session *s;
+	uint32_t n_submits; /* of decode, when the first token came */
+};
+
+static bool note_submits(
+	void *user, int32_t token, float log_prob, const char *text, size_t n_bytes)
+{
+	struct first *first = user;
+	(void)token, (void)log_prob, (void)text, (void)n_bytes;
+	if (!first->n_submits)
+		first->n_submits = first->s->n_decode_submits;
+	return true;
+}
+
+/* The first token waits for its own step only: here a submit returns when it is done. */
+Test(generate, first_token_comes_first)
+{
+	struct lap_session *s = demo_session(NULL);
+	struct lap_generate_options options = {.sampling = greedy(), .n_predict = 8};
+	struct lap_error err = {0};
+	struct first first = {s, 0};
+	int32_t prompt[] = {319, 364, 313};
+	cr_assert_eq(lap_generate(s, prompt, 3, &options, note_submits, &first, NULL, &err), LAP_OK,
+		"%s", err.text);
+	cr_expect_eq(first.n_submits, 1);
+	close_session(s);
+}
