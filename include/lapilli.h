@@ -197,9 +197,11 @@ enum lap_kv_type { LAP_KV_F16 = 0, LAP_KV_F32 = 1, LAP_KV_Q8_0 = 2, LAP_KV_Q4_0 
 
 struct lap_session_options {
 	uint32_t n_ctx;   /* tokens the KV cache can hold; 0: the model's, at most 4096 */
-	uint32_t n_batch; /* most prompt tokens computed at once; 0: 512 */
+	uint32_t n_batch; /* most prompt tokens computed at once, fewer where the device cannot bind
+	                     as many; 0: 512 */
 	enum lap_kv_type type_k, type_v;
-	uint32_t steps_per_submit; /* decode steps in one submit; 0: chosen from measured time */
+	uint32_t steps_per_submit; /* decode steps in one submit, at most 256; 0: chosen from
+	                              measured time */
 	bool logits_all; /* the prefill computes logits of every row: needed by lap_session_logits */
 };
 
@@ -228,13 +230,14 @@ LAP_API void lap_session_cancel(struct lap_session *session);
 
 /* Order: repetition, presence and frequency penalties -> temperature -> top_k -> top_p -> min_p ->
  * draw (Hugging Face's order).  Ties at the top_k threshold stay; greedy ties go to the lowest id.
- * Random numbers: Philox4x32-10 (Salmon et al. 2011), keyed by seed, counted by position. */
+ * Random numbers: Philox4x32-10 (Salmon et al. 2011), keyed by seed, counted by position.
+ * Zeroed: greedy, without penalties.  Penalties are 0 or more, repeat_penalty 1e-6 to 1e6. */
 struct lap_sampling {
 	float temperature;                         /* <= 0: greedy */
 	int32_t top_k;                             /* <= 0 or >= n_vocab: off */
 	float top_p;                               /* >= 1: off; <= 0: only the best */
 	float min_p;                               /* <= 0: off */
-	float repeat_penalty;                      /* Keskar et al. 2019; 1: off */
+	float repeat_penalty;                      /* Keskar et al. 2019; 1 or 0: off */
 	float presence_penalty, frequency_penalty; /* subtracted once / per occurrence; 0: off */
 	int32_t repeat_last_n; /* tokens the penalties look at; 0: none; -1: n_ctx */
 	uint64_t seed;         /* LAP_SEED_RANDOM: drawn from the system and reported */
@@ -245,9 +248,11 @@ LAP_API struct lap_sampling lap_sampling_default(void);
 
 enum lap_finish { LAP_FINISH_STOP, LAP_FINISH_LENGTH, LAP_FINISH_CANCELLED };
 
+/* NULL stands for lap_sampling_default and n_predict -1. */
 struct lap_generate_options {
 	struct lap_sampling sampling;
-	int64_t n_predict; /* tokens to generate; -1: until the end or a full context */
+	int64_t n_predict; /* tokens to generate; 0: none, the prompt alone is computed; -1: until
+	                      the end or a full context */
 	bool ignore_eos;   /* end-of-generation tokens do not stop */
 	bool special;      /* control tokens appear in the text */
 };

@@ -1,11 +1,7 @@
-/* attn_decode: one slice of ATTN_SLICE positions, of those the window touches, for all query heads of a KV head, for one row of the
- * step.  Writes the slice's maximum score, the sum of exp(score - maximum), and the values weighted
- * by them: attn_reduce merges the slices.
- *
- * Heads go HEADS at a time.  For the scores a lane is a position; for the values it owns a pair of
- * columns and, when there are more lanes than pairs, every n_parts-th position. */
-#define LANES ATTN_SLICE
-layout(local_size_x = LANES) in;
+/* attn_decode: one slice of positions, of those the window touches, for all query heads of a KV head, for one row of the step.  Writes
+ * the slice's maximum score, the sum of exp(score - maximum), and the values weighted by them:
+ * attn_reduce merges the slices. */
+layout(local_size_x = 32) in;
 layout(push_constant) uniform push { attn_args args; };
 layout(std430, set = 0, binding = 0) writeonly buffer partial_buffer { float partial[]; };
 layout(std430, set = 0, binding = 1) readonly buffer q_buffer { float q[]; };
@@ -17,27 +13,37 @@ layout(std430, set = 0, binding = 4) readonly buffer step_buffer {
 #define KV_FIRST_BINDING 2
 #define TABLE_BINDING    5
 #include "kv.glsl"
-#define REDUCE_TYPE vec4
-#include "reduce.glsl"
+#define QUERIES 4 /* query heads at a time */
+#include "attention.glsl"
 
-#define HEADS 4
-
-shared vec4 queries[MAX_HEAD_DIM];  /* [dimension][head]; a vec4 for the HEADS heads, as below */
-shared vec4 weights[LANES];         /* exp(score - maximum) of each position */
-shared uint pairs[LANES];           /* where each position's K and V begin in the cache */
-shared vec4 scratch[2 * LANES];
-
-uint lane = gl_LocalInvocationID.x;
-
-/* The scores of this lane's position. */
-vec4 scores_of(uint at)
+/* n_heads <= QUERIES heads, from `head` on, over positions begin .. n - 1 of the slice at `first`. */
+void attend_heads(uint head, uint n_heads, uint first, uint begin, uint n)
 {
-	vec4 sum = vec4(0);
-	for (uint i = 0; i < HEAD_DIM / 2; i++) {
-		vec2 k = k_pair(at + i);
-		sum += k.x * queries[2 * i] + k.y * queries[2 * i + 1];
+	uint slice = gl_WorkGroupID.y, row = gl_WorkGroupID.z;
+	for (uint i = lane; i < HEAD_DIM * QUERIES; i += LANES) {
+		uint h = i / HEAD_DIM, d = i % HEAD_DIM;
+		queries[d][0][h] = h < n_heads
+			? q[row * args.stride_q + (head + h) * HEAD_DIM + d] : 0.0;
 	}
-	return softcapped(sum * args.scale, args.softcap);
+	barrier();
+	float maximum = ATTN_NONE, sum = 0;
+	vec4 values[MAX_PAIRS][2][VECS];
+	for (uint p = 0; p < MAX_PAIRS; p++)
+		values[p][0][0] = values[p][1][0] = vec4(0);
+	if (n > 0)
+		attend(step_rows[row].seq, gl_WorkGroupID.x, first, begin, n, uvec2(begin, n), maximum,
+			sum, values);
+	publish(sum, values);
+	for (uint h = 0; h < n_heads; h++) {
+		uint to = ((row * args.n_head + head + h) * args.n_slices + slice) * (2 + HEAD_DIM);
+		for (uint d = lane; d < HEAD_DIM; d += LANES)
+			partial[to + 2 + d] = value_of(h, d);
+		if (lane == h) {
+			partial[to] = maximum; /* this lane's query is h */
+			partial[to + 1] = sum_of(h);
+		}
+	}
+	barrier(); /* the next heads write the shared arrays again */
 }
 
 void main()
@@ -45,55 +51,11 @@ void main()
 	uint head_kv = gl_WorkGroupID.x, slice = gl_WorkGroupID.y, row = gl_WorkGroupID.z;
 	if (head_kv >= args.n_head_kv || slice >= args.n_slices || row >= step_head.n_rows)
 		return;
-	uint n_gqa = args.n_head / args.n_head_kv;
-	step_row r = step_rows[row];
-	uint start = WINDOW_START(r.pos, args.window);
+	uint n_gqa = args.n_head / args.n_head_kv, pos = step_rows[row].pos;
+	uint start = WINDOW_START(pos, args.window);
 	uint first = (start / ATTN_SLICE + slice) * ATTN_SLICE;
-	/* The row sees begin .. n - 1 of this slice; the cache beside them may hold anything. */
-	uint begin = max(start, first) - first, n = min(ATTN_SLICE, max(r.pos + 1, first) - first);
-	uint n_pairs = HEAD_DIM / 2, n_parts = LANES / n_pairs;
-	uint pair = lane % n_pairs, part = lane / n_pairs;
-	bool is_seen = lane >= begin && lane < n;
-	if (is_seen)
-		pairs[lane] = kv_element(r.seq, first + lane, head_kv) / 2;
-
-	for (uint head = head_kv * n_gqa; head < (head_kv + 1) * n_gqa; head += HEADS) {
-		uint n_heads = min(HEADS, (head_kv + 1) * n_gqa - head);
-		for (uint i = lane; i < HEAD_DIM * HEADS; i += LANES) {
-			uint h = i / HEAD_DIM, d = i % HEAD_DIM;
-			queries[d][h] = h < n_heads
-				? q[row * args.stride_q + (head + h) * HEAD_DIM + d] : 0.0;
-		}
-		barrier();
-		vec4 score = is_seen ? scores_of(pairs[lane]) : vec4(ATTN_NONE);
-		vec4 maximum = group_max(score);
-		vec4 weight = is_seen ? exp(score - maximum) : vec4(0);
-		weights[lane] = weight;
-		vec4 sum = group_sum(weight);
-
-		vec4 even = vec4(0), odd = vec4(0);
-		if (part < n_parts)
-			for (uint i = begin + part; i < n; i += n_parts) {
-				vec2 v = v_pair(pairs[i] + pair);
-				even += v.x * weights[i];
-				odd += v.y * weights[i];
-			}
-		scratch[2 * lane] = even;
-		scratch[2 * lane + 1] = odd;
-		barrier();
-		uint to = ((row * args.n_head + head) * args.n_slices + slice) * (2 + HEAD_DIM);
-		uint head_stride = args.n_slices * (2 + HEAD_DIM);
-		for (uint d = lane; d < HEAD_DIM; d += LANES) {
-			vec4 value = vec4(0);
-			for (uint i = 0; i < n_parts; i++)
-				value += scratch[2 * (i * n_pairs) + d];
-			for (uint h = 0; h < n_heads; h++)
-				partial[to + h * head_stride + 2 + d] = value[h];
-		}
-		if (lane < n_heads) {
-			partial[to + lane * head_stride] = maximum[lane];
-			partial[to + lane * head_stride + 1] = sum[lane];
-		}
-		barrier(); /* the next heads write the shared arrays again */
-	}
+	/* Positions of the slice that the row sees; the cache beside them may hold anything. */
+	uint begin = max(start, first) - first, n = min(ATTN_SLICE, max(pos + 1, first) - first);
+	for (uint i = 0; i < n_gqa; i += QUERIES)
+		attend_heads(head_kv * n_gqa + i, min(QUERIES, n_gqa - i), first, begin, n);
 }

@@ -1,12 +1,7 @@
-/* attn_prefill: causal attention of a head for a tile of ROWS rows of the step, which belong to one
- * sequence.  Blocks of 32 positions come in order, with a running maximum and sum for each row
- * (online softmax), from the block of the first position that some row sees to that of the last.
- *
- * For the scores a lane is a position; for the running sums it is a row; for the values it owns pairs
- * of columns.  A block without positions for a row leaves that row exactly as it was, so the result
- * of a row does not depend on the others of its tile. */
-#define LANES 32
-layout(local_size_x = LANES) in;
+/* attn_prefill: causal attention of a head for a tile of rows of the step, which belong to one sequence.
+ * Slices of positions come in order; positions that no row of the tile sees are not read.  The result of a
+ * row does not depend on the others of its tile. */
+layout(local_size_x = 32) in;
 layout(push_constant) uniform push { attn_args args; };
 layout(std430, set = 0, binding = 0) writeonly buffer out_buffer { float result[]; };
 layout(std430, set = 0, binding = 1) readonly buffer q_buffer { float q[]; };
@@ -19,122 +14,50 @@ layout(std430, set = 0, binding = 6) readonly buffer sink_buffer { float sinks[]
 #define KV_FIRST_BINDING 2
 #define TABLE_BINDING    5
 #include "kv.glsl"
-
-#define ROWS      8
-#define MAX_PAIRS (MAX_HEAD_DIM / 2 / LANES) /* of a lane */
-
-shared vec4 queries[MAX_HEAD_DIM][ROWS / 4];
-shared vec4 weights[LANES][ROWS / 4]; /* scores, then exp(score - maximum), of a position */
-shared float factors[ROWS];           /* what a new maximum leaves of the values so far */
-shared float sums[ROWS];
-shared uint pairs[LANES];             /* where each position's K and V begin in the cache */
-
-uint lane = gl_LocalInvocationID.x;
-
-void score_position(uint at)
-{
-	vec4 a = vec4(0), b = vec4(0);
-	for (uint i = 0; i < HEAD_DIM / 2; i++) {
-		vec2 k = k_pair(at + i);
-		a += k.x * queries[2 * i][0] + k.y * queries[2 * i + 1][0];
-		b += k.x * queries[2 * i][1] + k.y * queries[2 * i + 1][1];
-	}
-	weights[lane][0] = softcapped(a * args.scale, args.softcap);
-	weights[lane][1] = softcapped(b * args.scale, args.softcap);
-}
-
-/* Turns the scores of row `lane` in this block into weights; positions begin .. end - 1 count. */
-void weigh_row(uint begin, uint end, inout float maximum, inout float sum)
-{
-	uint half_tile = lane / 4, component = lane % 4;
-	float old = maximum;
-	for (uint i = begin; i < end; i++)
-		maximum = max(maximum, weights[i][half_tile][component]);
-	float factor = begin < end ? exp(old - maximum) : 1.0;
-	sum *= factor;
-	for (uint i = 0; i < LANES; i++) {
-		float weight = i >= begin && i < end ? exp(weights[i][half_tile][component] - maximum) : 0.0;
-		weights[i][half_tile][component] = weight;
-		sum += weight;
-	}
-	factors[lane] = factor;
-}
+#define QUERIES 8 /* rows of the step: rows/group in kernels.def */
+#include "attention.glsl"
 
 void main()
 {
-	uint head = flat_group(), first_row = gl_WorkGroupID.z * ROWS;
+	uint head = flat_group(), first_row = gl_WorkGroupID.z * QUERIES;
 	if (head >= args.n_head || first_row >= step_head.n_rows)
 		return;
-	uint n_rows = min(step_head.n_rows - first_row, ROWS);
-	uint seq = step_rows[first_row].seq;
-	uint head_kv = head / (args.n_head / args.n_head_kv);
+	uint n_rows = min(step_head.n_rows - first_row, QUERIES);
+	uint seq = step_rows[first_row].seq, head_kv = head / (args.n_head / args.n_head_kv);
 	uint start = ~0u, n_kv = 0; /* some row of the tile sees start .. n_kv - 1 */
 	for (uint t = 0; t < n_rows; t++) {
 		uint pos = step_rows[first_row + t].pos;
 		start = min(start, WINDOW_START(pos, args.window));
 		n_kv = max(n_kv, pos + 1);
 	}
-	uint row_pos = lane < n_rows ? step_rows[first_row + lane].pos : 0;
+	uint row_pos = query < n_rows ? step_rows[first_row + query].pos : 0;
 	uint row_start = WINDOW_START(row_pos, args.window);
-	uint row_n_kv = lane < n_rows ? row_pos + 1 : 0;
-	float row_maximum = ATTN_NONE, row_sum = 0;
+	uint row_n_kv = query < n_rows ? row_pos + 1 : 0;
 
-	for (uint i = lane; i < HEAD_DIM * ROWS; i += LANES) {
+	for (uint i = lane; i < HEAD_DIM * QUERIES; i += LANES) {
 		uint t = i / HEAD_DIM, d = i % HEAD_DIM;
 		queries[d][t / 4][t % 4] = t < n_rows
 			? q[(first_row + t) * args.stride_q + head * HEAD_DIM + d] : 0.0;
 	}
-	vec4 values[MAX_PAIRS][2][ROWS / 4];
+	barrier();
+	float maximum = ATTN_NONE, sum = 0;
+	vec4 values[MAX_PAIRS][2][VECS];
 	for (uint p = 0; p < MAX_PAIRS; p++)
-		for (uint i = 0; i < ROWS / 4; i++)
-			values[p][0][i] = values[p][1][i] = vec4(0);
-
-	for (uint first = start / LANES * LANES; first < n_kv; first += LANES) {
-		uint begin = max(start, first) - first, n = min(n_kv - first, LANES);
-		barrier(); /* the block before is done with the shared arrays */
-		if (lane >= begin && lane < n) {
-			pairs[lane] = kv_element(seq, first + lane, head_kv) / 2;
-			score_position(pairs[lane]);
-		}
-		barrier();
-		if (lane < ROWS) {
-			weigh_row(max(row_start, first) - first,
-				min(max(row_n_kv, first) - first, LANES), row_maximum, row_sum);
-		}
-		barrier();
-		vec4 factor[2] = vec4[2](vec4(factors[0], factors[1], factors[2], factors[3]),
-			vec4(factors[4], factors[5], factors[6], factors[7]));
-		for (uint p = 0; p < MAX_PAIRS; p++) {
-			uint pair = p * LANES + lane;
-			if (pair >= HEAD_DIM / 2)
-				break;
-			for (uint i = 0; i < ROWS / 4; i++) {
-				values[p][0][i] *= factor[i];
-				values[p][1][i] *= factor[i];
-			}
-			for (uint j = begin; j < n; j++) {
-				vec2 v = v_pair(pairs[j] + pair);
-				for (uint i = 0; i < ROWS / 4; i++) {
-					values[p][0][i] += v.x * weights[j][i];
-					values[p][1][i] += v.y * weights[j][i];
-				}
-			}
-		}
+		for (uint v = 0; v < VECS; v++)
+			values[p][0][v] = values[p][1][v] = vec4(0);
+	for (uint first = start / ATTN_SLICE * ATTN_SLICE; first < n_kv; first += ATTN_SLICE) {
+		uint begin = max(start, first) - first, n = min(n_kv - first, ATTN_SLICE);
+		uvec2 seen = uvec2(max(row_start, first), max(row_n_kv, first)) - first;
+		attend(seq, head_kv, first, begin, n, min(seen, uvec2(n)), maximum, sum, values);
 	}
 
-	if (args.has_sinks != 0) /* above 80 hardly anything is left of the values */
-		row_sum += exp(min(sinks[head] - row_maximum, 80.0));
-	if (lane < ROWS)
-		sums[lane] = row_sum;
-	barrier();
-	for (uint p = 0; p < MAX_PAIRS; p++) {
-		uint pair = p * LANES + lane;
-		if (pair >= HEAD_DIM / 2)
-			break;
-		for (uint t = 0; t < n_rows; t++) {
-			uint to = (first_row + t) * args.stride_out + head * HEAD_DIM + 2 * pair;
-			result[to] = values[p][0][t / 4][t % 4] / sums[t];
-			result[to + 1] = values[p][1][t / 4][t % 4] / sums[t];
-		}
+	if (lane < QUERIES) /* above 80 hardly anything is left of the values */
+		factors[lane] = args.has_sinks != 0 ? exp(min(sinks[head] - maximum, 80.0)) : 0.0;
+	publish(sum, values);
+	for (uint t = 0; t < n_rows; t++) {
+		float total = sum_of(t) + factors[t];
+		uint to = (first_row + t) * args.stride_out + head * HEAD_DIM;
+		for (uint d = lane; d < HEAD_DIM; d += LANES)
+			result[to + d] = value_of(t, d) / total;
 	}
 }

@@ -13,10 +13,9 @@ uint n_slots = tiles[3 * gl_WorkGroupID.z + 2];
 
 #include "matmul.glsl"
 
-/* Behind the last slot its last one: read, not stored. */
 uint slot_of(uint t)
 {
-	return tiles[first_slot + min(t, n_slots - 1)];
+	return tiles[first_slot + t];
 }
 
 uint x_begin(uint t)
@@ -27,8 +26,6 @@ uint x_begin(uint t)
 
 void store(uint out_row, uint t, float sum)
 {
-	if (t >= n_slots)
-		return;
 	if (args.has_bias != 0)
 		sum += bias[expert * args.n_out + out_row];
 	result[slot_of(t) * args.stride_out + out_row] = sum;
@@ -39,5 +36,5 @@ void main()
 	if (n_slots == 0 || expert < args.first_expert ||
 		expert - args.first_expert >= args.n_experts)
 		return;
-	matmul((expert - args.first_expert) * args.n_out);
+	matmul((expert - args.first_expert) * args.n_out, n_slots);
 }

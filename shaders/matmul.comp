@@ -12,14 +12,12 @@ layout(std430, set = 0, binding = 4) readonly buffer residual_buffer { float res
 
 uint x_begin(uint t)
 {
-	return min(FIRST_ROW + t, args.n_rows - 1) * (args.stride_x / 4);
+	return (FIRST_ROW + t) * (args.stride_x / 4);
 }
 
 void store(uint out_row, uint t, float sum)
 {
 	uint row = FIRST_ROW + t;
-	if (row >= args.n_rows)
-		return;
 	if (args.has_bias != 0)
 		sum += bias[out_row];
 	sum *= args.scale;
@@ -31,5 +29,5 @@ void store(uint out_row, uint t, float sum)
 void main()
 {
 	if (FIRST_ROW < args.n_rows)
-		matmul(0);
+		matmul(0, min(args.n_rows - FIRST_ROW, TILE_ROWS));
 }

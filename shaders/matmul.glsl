@@ -1,59 +1,73 @@
-/* Products of rows of weights with TILE_ROWS rows of x: the body of matmul and expert_matmul.
+/* Products of rows of weights with up to TILE_ROWS rows of x: the body of matmul and expert_matmul.
  *
- * A tile in registers: a lane takes 4 rows of weights, 32 apart so that a small matrix too fills the
- * lanes, times 8 rows of x.  No shared memory, no barriers; weights are decoded in registers and x is
- * the same for all lanes.  An element's sum runs over its weights in order, whatever the rows of the
- * step, the chunk and the tile.
+ * A tile in registers: a lane takes TILE rows of weights, 32 apart so that a small matrix too fills the
+ * lanes, decodes a unit of each, and multiplies it with every row of x.  x is the same for all
+ * lanes.  The running sums lie in shared memory, a lane's own, so that the loop over the rows of x
+ * stays a loop: unrolled, it takes lavapipe a second to compile and runs at half the speed.
+ *
+ * An element's sum runs over its weights in order, whatever the step, the chunk and the tile.
  *
  * The includer declares args (n_out, n_in, row_bytes) and x (vec4s), and defines x_begin and store. */
-#extension GL_EXT_control_flow_attributes : require
+#define TILE_ROWS 8 /* of x: rows/group in kernels.def */
+#define TILE      4 /* rows of weights of a lane: components of a vec4 */
 
-#define TILE_ROWS 8 /* of x */
-#define TILE      4 /* rows of weights of a lane */
-
-/* Where row t < TILE_ROWS of the tile begins in x, in vec4s; beyond the last, some row that is there. */
+/* Where row t of the tile begins in x, in vec4s. */
 uint x_begin(uint t);
 
-/* Takes each output and each t < TILE_ROWS. */
+/* Takes each output and each row t of the tile. */
 void store(uint out_row, uint t, float sum);
 
-void tile(uint first_row, uint first)
+shared vec4 sums[TILE_ROWS][32];
+
+uint lane = gl_LocalInvocationID.x;
+
+/* Adds the products of a unit of this lane's weights, the first of which is row `first` of the matrix
+ * that begins at first_row of the weights, with n_rows rows of x. */
+void tile_add(uint first_row, uint first, uint unit, uint n_rows)
 {
-	float sums[TILE][TILE_ROWS];
-	uint x_at[TILE_ROWS];
-	for (uint t = 0; t < TILE_ROWS; t++) {
-		x_at[t] = x_begin(t);
-		for (uint i = 0; i < TILE; i++)
-			sums[i][t] = 0;
-	}
-	uint n_units = (args.n_in + UNIT - 1) / UNIT;
-	for (uint unit = 0; unit < n_units; unit++) {
-		vec4 w[TILE][8];
-		for (uint i = 0; i < TILE; i++) {
-			uint row = first_row + min(first + 32 * i, args.n_out - 1);
-			weight_decode(row * args.row_bytes, unit, w[i]);
+	vec4 w[TILE][8];
+	for (uint i = 0; i < TILE; i++) {
+		uint row = first_row + min(first + 32 * i, args.n_out - 1);
+		weight_decode(row * args.row_bytes, unit, w[i]);
 #ifdef WEIGHT_HAS_TAIL
-			unit_mask(w[i], unit, args.n_in);
+		unit_mask(w[i], unit, args.n_in);
 #endif
-		}
-		/* Unrolled, this is ten times the code, and lavapipe needs a second to compile it. */
-		[[dont_unroll]] for (uint k = 0; k < 8; k++)
-			for (uint t = 0; t < TILE_ROWS; t++) {
-				vec4 xs = x[x_at[t] + unit * 8 + k];
-				for (uint i = 0; i < TILE; i++)
-					sums[i][t] += dot(w[i][k], xs);
-			}
 	}
-	for (uint i = 0; i < TILE; i++)
-		for (uint t = 0; t < TILE_ROWS && first + 32 * i < args.n_out; t++)
-			store(first + 32 * i, t, sums[i][t]);
+	for (uint t = 0; t < n_rows; t++) {
+		uint x_at = x_begin(t) + unit * 8;
+		vec4 sum = vec4(0);
+		for (uint k = 0; k < 8; k++) {
+			vec4 xs = x[x_at + k];
+			for (uint i = 0; i < TILE; i++)
+				sum[i] += dot(w[i][k], xs);
+		}
+		sums[t][lane] += sum;
+	}
 }
 
-/* This workgroup's outputs of the matrix whose rows begin at first_row of the weights. */
-void matmul(uint first_row)
+void tile_store(uint first, uint t, vec4 sum)
 {
-	uint first = flat_group() * OUTPUTS_PER_GROUP;
-	uint end = min(first + OUTPUTS_PER_GROUP, args.n_out);
-	for (uint at = first; at < end; at += 32 * TILE)
-		tile(first_row, at + gl_LocalInvocationID.x);
+	for (uint i = 0; i < TILE; i++) {
+		uint out_row = first + 32 * i;
+		if (out_row >= args.n_out)
+			continue; /* not `return`: lavapipe would compile for three times as long */
+		store(out_row, t, sum[i]);
+	}
+}
+
+/* This workgroup's outputs, for n_rows <= TILE_ROWS rows of x, of the matrix whose rows begin at
+ * first_row of the weights. */
+void matmul(uint first_row, uint n_rows)
+{
+	uint group_first = flat_group() * OUTPUTS_PER_GROUP;
+	uint end = min(group_first + OUTPUTS_PER_GROUP, args.n_out);
+	uint n_units = (args.n_in + UNIT - 1) / UNIT;
+	for (uint first = group_first + lane; first < end; first += 32 * TILE) {
+		for (uint t = 0; t < n_rows; t++)
+			sums[t][lane] = vec4(0);
+		for (uint unit = 0; unit < n_units; unit++)
+			tile_add(first_row, first, unit, n_rows);
+		for (uint t = 0; t < n_rows; t++)
+			tile_store(first, t, sums[t][lane]);
+	}
 }

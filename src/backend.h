@@ -48,7 +48,8 @@ struct backend_ops {
 		uint64_t *ticket, struct lap_error *err);
 	/* Returns when everything up to the ticket is done and visible to the host. */
 	enum lap_status (*wait)(struct backend *b, uint64_t ticket, struct lap_error *err);
-	/* Seconds of each op of the last finished run of a runnable prepared with profile. */
+	/* Seconds of each op of the last finished run of a runnable prepared with profile; 0 where
+	 * the device cannot tell. */
 	enum lap_status (*times)(struct backend *b, struct runnable *runnable, double *seconds,
 		struct lap_error *err);
 };

@@ -123,7 +123,7 @@ static struct extent extent_of(const struct op *op, uint32_t i, const struct ste
 	case N_KERNELS:
 		break;
 	}
-	assert(!"every kernel has its case");
+	assert(false && "every kernel has its case");
 	return none;
 }
 
@@ -257,11 +257,11 @@ static enum lap_status check_role(struct lap_session *on_device, struct lap_sess
 	enum lap_status status = set_up(&device, on_device, role, tokens, n, pos, err);
 	if (!status)
 		status = set_up(&cpu, on_cpu, role, tokens, n, pos, err);
-	/* The reference keeps weights whole; tensors in chunks there are other ops here. */
 	if (!status && device.plan.n_ops != cpu.plan.n_ops)
 		status = fail(err, LAP_USAGE,
-			"%s binds tensors in chunks: the model's plan cannot be compared op by op",
-			device.b->name);
+			"%u ops on %s, %u on the reference: one of them cuts tensors into smaller "
+			"chunks",
+			(unsigned)device.plan.n_ops, device.b->name, (unsigned)cpu.plan.n_ops);
 	for (uint32_t i = 0; i < device.plan.n_ops && !status && *go_on; i++) {
 		const struct op *op = &device.plan.ops[i];
 		const struct step_header step = *cpu.prepared->step; /* before control changes it */

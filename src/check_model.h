@@ -21,7 +21,8 @@ struct check_op {
 typedef bool check_op_fn(void *user, const struct check_op *op);
 
 /* Prefill of tokens[0..n-1), then a decode step on the last one: `device` and `cpu` are fresh sessions
- * of the same file with the same options, 2 <= n <= n_batch.  Hands every op to `on_op`. */
+ * of the same file with the same options, 2 <= n <= n_batch; the reference's model was opened with
+ * the device's largest view as max_chunk_bytes.  Hands every op to `on_op`. */
 enum lap_status check_model(struct lap_session *device, struct lap_session *cpu,
 	const int32_t *tokens, uint32_t n, check_op_fn *on_op, void *user, struct lap_error *err);
 

@@ -271,8 +271,13 @@ static enum lap_status fill_info(struct lap_model *m, const char *path, struct l
 static enum lap_status open_backend(
 	struct lap_model *m, const struct lap_model_options *options, struct lap_error *err)
 {
-	if (options->device && strcmp(options->device, "cpu") == 0)
-		return cpu_open(&m->backend, err);
+	if (options->device && strcmp(options->device, "cpu") == 0) {
+		enum lap_status status = cpu_open(&m->backend, err);
+		uint64_t limit = options->max_chunk_bytes;
+		if (!status && limit && limit < m->backend->max_buffer_bytes)
+			m->backend->max_buffer_bytes = limit;
+		return status;
+	}
 	struct vk_options vk = {
 		.device = options->device,
 		.max_chunk_bytes = options->max_chunk_bytes,

@@ -71,6 +71,8 @@ static enum lap_status set_sequence(struct generation *g, struct lap_error *err)
 			return fail(err, LAP_ERROR, "the system gives no random numbers");
 		sampling.seed = seed;
 	}
+	if (sampling.repeat_penalty == 0) /* as in a zeroed struct */
+		sampling.repeat_penalty = 1;
 	enum lap_status status =
 		sampler_set(&sequence, &sampling, s->m->info.n_vocab, s->n_ctx, err);
 	if (!g->options->ignore_eos && g->tokenizer) {
@@ -172,7 +174,10 @@ static enum lap_status decode(struct generation *g, int32_t last, struct lap_err
 	enum lap_status status = session_begin_decode(s, last, err);
 	double idle_since = clock_seconds();
 	while (!status && (!g->finished || n_flights)) {
-		while (!status && !g->finished && n_flights < MAX_IN_FLIGHT &&
+		/* No work behind the first: a device that computes as it is asked would hold the
+		 * first token back, and its time is what the next size is chosen from. */
+		uint32_t n_allowed = g->result->n_generated ? MAX_IN_FLIGHT : 1;
+		while (!status && !g->finished && n_flights < n_allowed &&
 			g->n_submitted < g->n_target) {
 			uint32_t n = choose_steps(g);
 			struct flight *f = &flights[n_flights];

@@ -8,11 +8,12 @@
 #include "kv.h"
 #include "sampler.h"
 
-#define DEFAULT_N_CTX   4096 /* tokens, where the model allows as many */
-#define DEFAULT_N_BATCH 512  /* rows of a prefill step */
-#define LOGITS_N_BATCH  64   /* the same where every row gets logits: they are large */
-#define FIRST_CHUNK     64   /* rows of the first prefill submit, before a row's time is known */
-#define PREFILL_BUDGET  0.2  /* seconds a prefill submit may last: drivers kill long jobs */
+#define DEFAULT_N_CTX   4096  /* tokens, where the model allows as many */
+#define DEFAULT_N_BATCH 512   /* rows of a prefill step */
+#define MAX_ROWS        65535 /* of a step: workgroups along one axis of a dispatch */
+#define LOGITS_N_BATCH  64    /* the same where every row gets logits: they are large */
+#define FIRST_CHUNK     64    /* rows of the first prefill submit, before a row's time is known */
+#define PREFILL_BUDGET  0.2   /* seconds a prefill submit may last: drivers kill long jobs */
 
 /* ---- buffers ---- */
 
@@ -223,20 +224,43 @@ static enum lap_status create_step(struct lap_session *s, struct lap_error *err)
 
 /* ---- create and destroy ---- */
 
-/* Quantised rows of K and V are cut into units, which heads must fill. */
-static enum lap_status check_kv_types(
+/* Quantised rows of K and V are cut into units, which heads must fill; learned positions end. */
+static enum lap_status check_options(
 	const struct lap_session *s, const struct lap_session_options *o, struct lap_error *err)
 {
-	uint32_t head_dim = s->m->model->h.head_dim;
+	const struct model *m = s->m->model;
+	uint32_t head_dim = m->h.head_dim;
 	bool quantised = o->type_k == LAP_KV_Q8_0 || o->type_k == LAP_KV_Q4_0 ||
 		o->type_v == LAP_KV_Q8_0 || o->type_v == LAP_KV_Q4_0;
 	if (quantised && head_dim % KV_UNIT)
 		return fail(err, LAP_USAGE,
 			"heads of %u elements cannot be kept as q8_0 or q4_0, expected a multiple "
-			"of "
-			"%u: use f16 or f32",
+			"of %u: use f16 or f32",
 			(unsigned)head_dim, (unsigned)KV_UNIT);
+	if (m->position_embd.data && s->n_ctx > m->position_embd.n_rows)
+		return fail(err, LAP_USAGE, "a context of %u tokens, but %s has only %u positions",
+			(unsigned)s->n_ctx, m->position_embd.name,
+			(unsigned)m->position_embd.n_rows);
 	return LAP_OK;
+}
+
+/* Rows of a step whose activations the backend can bind, at least 1, at most MAX_ROWS. */
+static uint32_t rows_that_fit(const struct lap_session *s)
+{
+	struct activations a;
+	struct activation_shape list[N_ACTIVATIONS];
+	activations_shape(&a, s->m->model, list);
+	uint64_t n = MAX_ROWS;
+	for (size_t i = 0; i < N_ACTIVATIONS; i++) {
+		uint64_t row_bytes =
+			(uint64_t)list[i].rows->stride * list[i].per_row * sizeof(float);
+		bool one_row = list[i].rows == &a.logits && !s->logits_all;
+		if (row_bytes && !one_row && n * row_bytes > s->m->backend->max_buffer_bytes)
+			n = s->m->backend->max_buffer_bytes / row_bytes;
+		if (row_bytes && n * list[i].per_row > MAX_ROWS)
+			n = MAX_ROWS / list[i].per_row;
+	}
+	return n ? (uint32_t)n : 1;
 }
 
 enum lap_status lap_session_create(struct lap_model *m, const struct lap_session_options *options,
@@ -260,12 +284,15 @@ enum lap_status lap_session_create(struct lap_model *m, const struct lap_session
 		s->n_batch = LOGITS_N_BATCH;
 	if (s->n_batch > s->n_ctx)
 		s->n_batch = s->n_ctx;
+	uint32_t n_fit = rows_that_fit(s);
+	if (s->n_batch > n_fit)
+		s->n_batch = n_fit;
 	if (s->n_ctx > n_ctx_train)
 		log_line(&m->log, LAP_LOG_WARNING,
 			"a context of %u tokens is longer than the %u that the model was trained "
 			"on",
 			(unsigned)s->n_ctx, (unsigned)n_ctx_train);
-	enum lap_status status = check_kv_types(s, o, err);
+	enum lap_status status = check_options(s, o, err);
 	if (!status)
 		status = create_activations(s, err);
 	if (!status)
@@ -344,8 +371,9 @@ enum lap_status session_plan(
 	}
 	if (!plan->out_of_memory)
 		return LAP_OK;
+	fail_memory(err, "a plan", plan->n_ops * sizeof(struct op));
 	plan_free(plan);
-	return fail_memory(err, "a plan", plan->n_ops * sizeof(struct op));
+	return LAP_NO_MEMORY;
 }
 
 /* Records the plan of a role unless that was done. */

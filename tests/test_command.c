@@ -310,6 +310,16 @@ Test(command, limits)
 		json_decref(json);
 		release(&r);
 	}
+	/* One token leaves nothing to the prefill, and nothing has no speed. */
+	struct result one = run("--json", CPU, "-n", "1", "-f", long_prompt(1));
+	json_t *timed = parse_json(&one);
+	cr_expect_eq(number_at(timed, "usage", "prompt_tokens"), 1);
+	cr_expect_eq(json_real_value(json_object_get(
+			     json_object_get(timed, "timings"), "prompt_per_second")),
+		0);
+	json_decref(timed);
+	release(&one);
+
 	struct result nothing = run(CPU, "--no-display-prompt", "-n", "0");
 	cr_expect_eq(nothing.status, 0);
 	cr_expect_eq(nothing.n_out, 0);
@@ -697,7 +707,7 @@ Test(command, no_vulkan)
 	setenv("VK_DRIVER_FILES", "/nonexistent.json", 1);
 	setenv("VK_ICD_FILENAMES", "/nonexistent.json", 1);
 	expect_failure(run("devices"), 4, "--device cpu");
-	expect_failure(run("-n", "1"), 4, "");
+	expect_failure(run("-n", "1"), 4, "--device cpu");
 	struct result r = run(CPU, "-n", "1");
 	cr_expect_eq(r.status, 0, "%s", r.err);
 	release(&r);

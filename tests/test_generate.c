@@ -163,8 +163,56 @@ Test(generate, nan_logits)
 	struct lap_generate_options options = {.sampling = greedy(), .n_predict = 4};
 	int32_t prompt[] = {319, 364, 313};
 	float nan_row[2] = {NAN, NAN};
-	cr_assert_eq(b->ops->write(b, s->rope, nan_row, sizeof(nan_row), &err), LAP_OK);
+	cr_assert_eq(b->ops->write(b, s->step_buffers.rope, nan_row, sizeof(nan_row), &err), LAP_OK);
 	cr_expect_eq(lap_generate(s, prompt, 3, &options, NULL, NULL, NULL, &err), LAP_ERROR);
 	cr_expect(strstr(err.text, "not numbers"), "%s", err.text);
+	close_session(s);
+}
+
+/* Zeroed sampling parameters are greedy without penalties, as the header says of zeroed options. */
+Test(generate, zeroed_options)
+{
+	struct lap_session *s = demo_session(NULL);
+	const struct lap_generate_options zeroed = {.n_predict = 12};
+	const struct lap_generate_options spelled = {
+		.sampling = {.top_p = 1, .repeat_penalty = 1}, .n_predict = 12};
+	struct collected a = {0}, b = {0};
+	struct lap_error err = {0};
+	int32_t prompt[] = {319, 364, 313};
+	cr_assert_eq(lap_generate(s, prompt, 3, &zeroed, collect, &a, NULL, &err), LAP_OK, "%s",
+		err.text);
+	cr_assert_eq(lap_generate(s, prompt, 3, &spelled, collect, &b, NULL, &err), LAP_OK, "%s",
+		err.text);
+	cr_expect_eq(a.n, 12);
+	expect_same(&a, &b, "zeroed options", "three tokens");
+	close_session(s);
+}
+
+struct first {
+	struct lap_session *s;
+	uint32_t n_submits; /* of decode, when the first token came */
+};
+
+static bool note_submits(
+	void *user, int32_t token, float log_prob, const char *text, size_t n_bytes)
+{
+	struct first *first = user;
+	(void)token, (void)log_prob, (void)text, (void)n_bytes;
+	if (!first->n_submits)
+		first->n_submits = first->s->n_decode_submits;
+	return true;
+}
+
+/* The first token waits for its own step only: here a submit returns when it is done. */
+Test(generate, first_token_comes_first)
+{
+	struct lap_session *s = demo_session(NULL);
+	struct lap_generate_options options = {.sampling = greedy(), .n_predict = 8};
+	struct lap_error err = {0};
+	struct first first = {s, 0};
+	int32_t prompt[] = {319, 364, 313};
+	cr_assert_eq(lap_generate(s, prompt, 3, &options, note_submits, &first, NULL, &err), LAP_OK,
+		"%s", err.text);
+	cr_expect_eq(first.n_submits, 1);
 	close_session(s);
 }

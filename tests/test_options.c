@@ -4,6 +4,7 @@
 
 #include "base.h"
 #include "options.h"
+#include "sampler.h"
 #include "support.h"
 
 enum kind { FLAG, TEXT, INTEGER, NUMBER, CHOICE, IDS, TEXTS };
@@ -194,6 +195,41 @@ Test(options, defaults_are_the_library_s)
 	cr_expect(!o.command_named);
 }
 
+/* What the parser lets through, the sampler takes: the ends of each range. */
+Test(options, ranges_are_the_library_s)
+{
+	static const struct {
+		size_t offset;
+		double from, to;
+	} ends[] = {
+#define OPTION(field, kind, names, value, initial, from, to, commands, group, help) \
+	{kind == NUMBER ? offsetof(struct options, field) : 0, from, to},
+#include "options.def"
+	};
+	size_t n = 0;
+	for (size_t i = 0; i < 2 * ARRAY_COUNT(ends); i++) {
+		struct options o;
+		struct sequence sequence;
+		struct lap_error err = {0};
+		if (!ends[i / 2].offset)
+			continue;
+		cr_assert_eq(parse_line("", &o, NULL), LAP_OK);
+		double *field = (double *)(void *)((char *)&o + ends[i / 2].offset);
+		*field = i % 2 ? ends[i / 2].to : ends[i / 2].from;
+		const struct lap_sampling s = {
+			.temperature = (float)o.temperature,
+			.top_p = (float)o.top_p,
+			.min_p = (float)o.min_p,
+			.repeat_penalty = (float)o.repeat_penalty,
+			.presence_penalty = (float)o.presence_penalty,
+			.frequency_penalty = (float)o.frequency_penalty,
+		};
+		cr_expect_eq(sampler_set(&sequence, &s, 100, 64, &err), LAP_OK, "%s", err.text);
+		n++;
+	}
+	cr_expect_eq(n, 12);
+}
+
 Test(options, command_word)
 {
 	struct options o;
@@ -219,10 +255,10 @@ Test(options, accepted_values)
 	cr_assert_eq(parse_line("-s 9007199254740991 -n 2147483647", &o, &err), LAP_OK);
 	cr_expect_eq(o.seed, 9007199254740991);
 	cr_expect_eq(o.n_predict, INT32_MAX);
-	cr_assert_eq(parse_line("--temp 5e-1 -s 0 --presence-penalty -1.5", &o, &err), LAP_OK);
+	cr_assert_eq(parse_line("--temp 5e-1 -s 0 --presence-penalty 1.5", &o, &err), LAP_OK);
 	cr_expect_eq(o.temperature, 0.5);
 	cr_expect_eq(o.seed, 0);
-	cr_expect_eq(o.presence_penalty, -1.5);
+	cr_expect_eq(o.presence_penalty, 1.5);
 	/* an argument that looks like an option is a value where one is due */
 	cr_assert_eq(parse_line("-p --temp -p=a=b", &o, &err), LAP_OK);
 	cr_expect_str_eq(o.prompt, "a=b");

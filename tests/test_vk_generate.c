@@ -141,3 +141,28 @@ Test(vk_generate, end_in_the_middle)
 	lap_model_close(m);
 	free(bytes);
 }
+
+/* Where 512 rows of the widest activation cannot be bound at once, a prefill takes fewer. */
+Test(vk_generate, small_bindings)
+{
+	struct lap_model *m;
+	struct lap_error err = {0};
+	const struct lap_model_options small = {
+		.max_chunk_bytes = 1 << 20, .no_pipeline_cache = true};
+	struct lap_sampling sampling = greedy();
+	struct collected expected = {0}, c = {0};
+	cr_assert_eq(lap_model_open(source_path("models/austen.gguf"), &small, &m, &err), LAP_OK,
+		"%s", err.text);
+	struct lap_session *s = open_session(m, NULL);
+	cr_expect_lt(s->n_batch, 512);
+	cr_expect_geq(s->n_batch, 256);
+	generate(s, austen_prompts[4], 16, &sampling, &c);
+	lap_session_destroy(s);
+	lap_model_close(m);
+	m = open_model(source_path("models/austen.gguf"), NULL);
+	s = open_session(m, NULL);
+	generate(s, austen_prompts[4], 16, &sampling, &expected);
+	expect_same(&c, &expected, "1 MiB bindings", austen_prompts[4]);
+	lap_session_destroy(s);
+	lap_model_close(m);
+}

@@ -39,6 +39,11 @@ double per_second(double n, double seconds);
 void say(const char *format, ...) PRINTF_LIKE(1, 2);
 int report(const struct lap_error *err);
 
+/* For who has no usable device. */
+#define NO_DEVICE_ADVICE                                                                        \
+	"Install a Vulkan driver (on Debian: mesa-vulkan-drivers, which also has the software " \
+	"device lavapipe), or use --device cpu"
+
 /* A number of bytes as "1.2 GiB". Valid until four more were asked for. */
 const char *bytes_text(uint64_t n_bytes);
 

@@ -130,9 +130,7 @@ int command_devices(const struct options *o)
 	if (status || n_usable)
 		return status;
 	out_flush();
-	fail(&err, LAP_NO_DEVICE,
-		"%s. Install a Vulkan driver (on Debian: mesa-vulkan-drivers, which also has the "
-		"software device lavapipe), or use --device cpu",
+	fail(&err, LAP_NO_DEVICE, "%s. " NO_DEVICE_ADVICE,
 		n ? "none of these devices can be used" : "there is no Vulkan device");
 	return report(&err);
 }

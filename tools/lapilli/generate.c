@@ -90,15 +90,18 @@ static const char *finish_name(enum lap_finish finish)
 	return names[finish];
 }
 
-/* Of the tokens behind the first, which the prefill makes. */
+/* Of the tokens behind the first, whose time counts as the prompt's. */
 static double decode_rate(const struct lap_generation *g)
 {
 	return g->n_generated > 1 ? per_second((double)g->n_generated - 1, g->decode_seconds) : 0;
 }
 
+/* Of what the prefill computed: not what was reused, not the last token, which is the row of the first
+ * decode step, and after a ^C not what was left. */
 static double prefill_rate(const struct lap_generation *g)
 {
-	return per_second((double)(g->n_prompt - g->n_reused), g->prefill_seconds);
+	size_t n_end = g->n_generated ? g->n_prompt - 1 : g->kv_tokens;
+	return per_second((double)(n_end - g->n_reused), g->prefill_seconds);
 }
 
 static double bandwidth(const struct lap_generation *g) /* GB/s */

@@ -35,24 +35,20 @@ static bool print_progress(void *user, double fraction)
 	return !interrupted();
 }
 
-enum lap_status source_model(
-	const struct options *o, bool vocab_only, struct lap_model **model, struct lap_error *err)
+static enum lap_status open_model(const struct options *o, struct lap_model_options options,
+	struct lap_model **model, struct lap_error *err)
 {
 	/* The library may write to the log as long as the model is open. */
 	static struct load load;
 	load = (struct load){.verbose = o->verbose,
 		.terminal = isatty(STDERR_FILENO) == 1,
 		.started = clock_seconds()};
-	const struct lap_model_options options = {
-		.device = o->device,
-		.vocab_only = vocab_only,
-		.overrides = o->override_kv.texts,
-		.n_overrides = o->override_kv.n,
-		.no_pipeline_cache = !o->pipeline_cache,
-		.log = print_log,
-		.progress = print_progress,
-		.user = &load,
-	};
+	options.overrides = o->override_kv.texts;
+	options.n_overrides = o->override_kv.n;
+	options.no_pipeline_cache = !o->pipeline_cache;
+	options.log = print_log;
+	options.progress = print_progress;
+	options.user = &load;
 	enum lap_status status = o->model
 		? lap_model_open(o->model, &options, model, err)
 		: lap_model_open_memory(demo_model, demo_model_bytes, "the built-in demo model",
@@ -60,6 +56,27 @@ enum lap_status source_model(
 	if (load.shown)
 		fputs("\r\033[K", stderr);
 	return status;
+}
+
+enum lap_status source_model(
+	const struct options *o, bool vocab_only, struct lap_model **model, struct lap_error *err)
+{
+	enum lap_status status = open_model(o,
+		(struct lap_model_options){.device = o->device, .vocab_only = vocab_only}, model,
+		err);
+	if (status == LAP_NO_DEVICE && !o->device) {
+		const struct lap_error why = *err;
+		fail(err, status, "%.600s. " NO_DEVICE_ADVICE, why.text);
+	}
+	return status;
+}
+
+enum lap_status source_reference(const struct options *o, uint64_t max_chunk_bytes,
+	struct lap_model **model, struct lap_error *err)
+{
+	return open_model(o,
+		(struct lap_model_options){.device = "cpu", .max_chunk_bytes = max_chunk_bytes},
+		model, err);
 }
 
 static int hex_digit(char c)

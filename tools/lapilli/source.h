@@ -12,6 +12,10 @@
 enum lap_status source_model(
 	const struct options *o, bool vocab_only, struct lap_model **model, struct lap_error *err);
 
+/* The same on the CPU, for a judge of what a device that binds max_chunk_bytes at once computes. */
+enum lap_status source_reference(const struct options *o, uint64_t max_chunk_bytes,
+	struct lap_model **model, struct lap_error *err);
+
 /* Appends the text of -p or -f to *text, escapes read when -e asks for it; *given says whether one of
  * the two was there. LAP_USAGE when both were, LAP_IO when the file cannot be read. */
 enum lap_status source_text(

@@ -17,6 +17,7 @@
 struct table {
 	const struct options *o;
 	uint32_t n, n_failed;
+	char first[160];   /* case that failed first */
 	double worst;      /* largest share of a limit that a result took */
 	struct text lines; /* printed below the verdict */
 	json_t *json;      /* array */
@@ -26,7 +27,8 @@ struct table {
 static void add_row(struct table *t, const char *name, const struct check_result *r)
 {
 	t->n++;
-	t->n_failed += !r->passed;
+	if (!r->passed && t->n_failed++ == 0)
+		snprintf(t->first, sizeof(t->first), "%s", name);
 	if (r->limit > 0)
 		t->worst = fmax(t->worst, r->nmse / r->limit);
 	if (t->o->json) {
@@ -120,19 +122,17 @@ static enum lap_status model_tokens(
 
 static enum lap_status check_plans(struct table *t, struct lap_error *err)
 {
-	struct options on_cpu = *t->o;
 	struct lap_model *models[2] = {0};
 	struct lap_session *sessions[2] = {0};
 	struct lap_session_options options = {.n_ctx = 160, .n_batch = 32};
 	int32_t tokens[N_MODEL_ROWS] = {0};
 	uint32_t n = 0;
-	on_cpu.device = "cpu";
-	enum lap_status status = LAP_OK;
-	for (int i = 0; i < 2 && !status; i++) {
-		status = source_model(i ? &on_cpu : t->o, false, &models[i], err);
-		if (!status)
-			status = lap_session_create(models[i], &options, &sessions[i], err);
-	}
+	enum lap_status status = source_model(t->o, false, &models[0], err);
+	if (!status) /* the same chunks, so that the plans have the same ops */
+		status = source_reference(
+			t->o, models[0]->backend->max_buffer_bytes, &models[1], err);
+	for (int i = 0; i < 2 && !status; i++)
+		status = lap_session_create(models[i], &options, &sessions[i], err);
 	if (!status)
 		status = model_tokens(models[0], tokens, &n, err);
 	if (!status)
@@ -149,17 +149,21 @@ static enum lap_status check_plans(struct table *t, struct lap_error *err)
 static int print_table(const struct table *t, const char *device)
 {
 	if (t->o->json)
-		return out_json(json_pack("{s:s, s:b, s:I, s:I, s:f, s:O}", "device", device,
-			"passed", t->n_failed == 0, "cases", (json_int_t)t->n, "failed",
-			(json_int_t)t->n_failed, "worst_share_of_limit",
+		return out_json(json_pack("{s:s, s:b, s:b, s:I, s:I, s:s?, s:f, s:O}", "device",
+			device, "passed", t->n_failed == 0, "complete", !interrupted(), "cases",
+			(json_int_t)t->n, "failed", (json_int_t)t->n_failed, "first_failed",
+			t->n_failed ? t->first : NULL, "worst_share_of_limit",
 			isfinite(t->worst) ? t->worst : 1e30, "results", t->json));
 	if (t->n_failed)
-		out_printf("%s computes WRONG results: %u of %u cases are outside their limits\n",
-			device, (unsigned)t->n_failed, (unsigned)t->n);
+		out_printf("%s computes WRONG results: %u of %u cases are outside their limits, "
+			   "the first: %s\n",
+			device, (unsigned)t->n_failed, (unsigned)t->n, t->first);
 	else
 		out_printf(
 			"%s computes right results: %u cases, the worst at %.1g %% of its limit\n",
 			device, (unsigned)t->n, t->worst * 100);
+	if (interrupted())
+		out_printf("The check was interrupted and is not complete.\n");
 	out_printf("\n%-52s %9s %9s %9s %8s\n", "case", "NMSE", "max error", "ms", "GB/s");
 	out_write(t->lines.data ? t->lines.data : "", t->lines.n);
 	return LAP_OK;
