@@ -224,12 +224,11 @@ static enum lap_status create_step(struct lap_session *s, struct lap_error *err)
 
 /* ---- create and destroy ---- */
 
-/* Quantised rows of K and V are cut into units, which heads must fill; learned positions end. */
+/* Quantised rows of K and V are cut into units, which heads must fill. */
 static enum lap_status check_options(
 	const struct lap_session *s, const struct lap_session_options *o, struct lap_error *err)
 {
-	const struct model *m = s->m->model;
-	uint32_t head_dim = m->h.head_dim;
+	uint32_t head_dim = s->m->model->h.head_dim;
 	bool quantised = o->type_k == LAP_KV_Q8_0 || o->type_k == LAP_KV_Q4_0 ||
 		o->type_v == LAP_KV_Q8_0 || o->type_v == LAP_KV_Q4_0;
 	if (quantised && head_dim % KV_UNIT)
@@ -237,10 +236,6 @@ static enum lap_status check_options(
 			"heads of %u elements cannot be kept as q8_0 or q4_0, expected a multiple "
 			"of %u: use f16 or f32",
 			(unsigned)head_dim, (unsigned)KV_UNIT);
-	if (m->position_embd.data && s->n_ctx > m->position_embd.n_rows)
-		return fail(err, LAP_USAGE, "a context of %u tokens, but %s has only %u positions",
-			(unsigned)s->n_ctx, m->position_embd.name,
-			(unsigned)m->position_embd.n_rows);
 	return LAP_OK;
 }
 
@@ -277,6 +272,14 @@ enum lap_status lap_session_create(struct lap_model *m, const struct lap_session
 		return fail_memory(err, "a session", sizeof(*s));
 	s->m = m;
 	s->n_ctx = o->n_ctx ? o->n_ctx : n_ctx_train < DEFAULT_N_CTX ? n_ctx_train : DEFAULT_N_CTX;
+	const struct tensor *positions = &m->model->position_embd;
+	if (positions->data && s->n_ctx > positions->n_rows) { /* learned positions end */
+		log_line(&m->log, LAP_LOG_WARNING,
+			"the model has %u positions: the context is %u tokens instead of %u",
+			(unsigned)positions->n_rows, (unsigned)positions->n_rows,
+			(unsigned)s->n_ctx);
+		s->n_ctx = positions->n_rows;
+	}
 	s->n_batch = o->n_batch ? o->n_batch : DEFAULT_N_BATCH;
 	s->logits_all = o->logits_all;
 	s->steps_per_submit = o->steps_per_submit;
