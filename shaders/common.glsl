@@ -92,6 +92,34 @@ uint funnel(uint low, uint high, uint shift)
 	return low >> shift | high << 1 << 31 - shift;
 }
 
+/* The word at any byte. */
+uint word_at(uint byte)
+{
+	return funnel(W[byte >> 2], W[(byte >> 2) + 1], (byte & 3u) * 8);
+}
+
+/* The two bytes at an even byte. */
+uint half_at(uint byte)
+{
+	return W[byte >> 2] >> (byte & 2u) * 8 & 0xFFFFu;
+}
+
+uint byte_at(uint byte)
+{
+	return W[byte >> 2] >> (byte & 3u) * 8 & 0xFFu;
+}
+
+/* 8 words from any byte on. */
+void load_words(uint byte, out uint q[8])
+{
+	uint at = byte >> 2, shift = (byte & 3u) * 8, low = W[at];
+	for (uint i = 0; i < 8; i++) {
+		uint high = W[at + i + 1];
+		q[i] = funnel(low, high, shift);
+		low = high;
+	}
+}
+
 /* 32 halves from an even byte on, as 16 words. */
 void load_halves(uint byte, out uint q[16])
 {
@@ -130,6 +158,43 @@ vec4 signed_bytes(uint word)
 uint spread_fifth_bits(uint bits)
 {
 	return (bits & 1u) << 4 | (bits & 2u) << 11 | (bits & 4u) << 18 | (bits & 8u) << 25;
+}
+
+/* Bits g of the 4 bytes of a word become bit n of each. */
+uint bits_to(uint word, uint g, uint n)
+{
+	return (word >> g & 0x01010101u) << n;
+}
+
+/* Pair i of the lower 8 bits becomes byte i. */
+uint spread_pairs(uint bits)
+{
+	bits = (bits | bits << 12) & 0x000F000Fu;
+	return (bits | bits << 6) & 0x03030303u;
+}
+
+/* What the nibbles of 4 bytes mean in a table of 16 signed bytes. */
+vec4 nibble_values(uvec4 table, uint nibbles)
+{
+	uvec4 i = uvec4(nibbles, nibbles >> 8, nibbles >> 16, nibbles >> 24);
+	bvec4 odd = notEqual(i & 4u, uvec4(0)), upper = notEqual(i & 8u, uvec4(0));
+	uvec4 word = mix(mix(uvec4(table.x), uvec4(table.y), odd),
+		mix(uvec4(table.z), uvec4(table.w), odd), upper);
+	return vec4(ivec4(word << 24 - 8 * (i & 3u)) >> 24);
+}
+
+/* Scale and minimum of a group of 8, from the head of a Q4_K or Q5_K block: f16 scale and minimum scale,
+ * 12 bytes of 6-bit scales and minimums. */
+vec2 scale_min_k4(uvec4 head, uint group)
+{
+	uint shift = 8 * (group % 4);
+	uvec2 first = head.yz >> shift; /* bytes of groups 0 to 3; their upper bits serve 4 to 7 */
+	uint second = head.w >> shift;
+	uvec2 scale_min = group < 4
+		? first & 63u
+		: uvec2(second, second >> 4) & 15u | (first >> 2 & 0x30u);
+	precise vec2 dsm = halves_to_float(head.x) * vec2(scale_min);
+	return dsm;
 }
 
 /* Weights of the unit that are beyond the row's n_in are whatever stands there: they become 0. */

@@ -109,7 +109,7 @@ struct rows output_rows(struct side *s, uint32_t n, double limit)
 }
 
 /* Where a block of each format has its 16-bit floats: byte offsets, -1 for none.  All other bytes of a
- * block may be anything. */
+ * block may be anything, but for those that random_scales knows. */
 static const int scale_offsets[N_WEIGHTS][2] = {
 	[WEIGHT_f32] = {-1, -1},
 	[WEIGHT_f16] = {-1, -1},
@@ -119,9 +119,42 @@ static const int scale_offsets[N_WEIGHTS][2] = {
 	[WEIGHT_q4_1] = {0, 2},
 	[WEIGHT_q5_0] = {0, -1},
 	[WEIGHT_q5_1] = {0, 2},
+	[WEIGHT_q2_k] = {80, 82},
+	[WEIGHT_q3_k] = {108, -1},
 	[WEIGHT_q4_k] = {0, 2},
+	[WEIGHT_q5_k] = {0, 2},
 	[WEIGHT_q6_k] = {208, -1},
+	[WEIGHT_iq4_nl] = {0, -1},
+	[WEIGHT_iq4_xs] = {0, -1},
+	[WEIGHT_iq3_s] = {0, -1},
+	[WEIGHT_iq3_xxs] = {0, -1},
+	[WEIGHT_iq2_s] = {0, -1},
+	[WEIGHT_iq2_xs] = {0, -1},
+	[WEIGHT_iq2_xxs] = {0, -1},
+	[WEIGHT_iq1_m] = {-1, -1},
+	[WEIGHT_iq1_s] = {0, -1},
+	[WEIGHT_tq2_0] = {64, -1},
+	[WEIGHT_tq1_0] = {52, -1},
+	[WEIGHT_mxfp4] = {-1, -1},
 };
+
+/* The scales of a block: small, of either sign, and often subnormal. */
+static void random_scales(struct side *s, enum weight weight, uint8_t *block)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		float scale = side_random_float(s, side_random_u32(s) % 4 ? 0x1p-6f : 0x1p-15f);
+		uint16_t half = float_to_half(scale);
+		if (scale_offsets[weight][i] >= 0)
+			memcpy(block + scale_offsets[weight][i], &half, sizeof half);
+		if (weight == WEIGHT_iq1_m) /* a nibble on top of each of the last four words */
+			for (unsigned k = 0; k < 4; k++) {
+				uint8_t *top = block + 49 + 2 * k;
+				*top = (uint8_t)((*top & 15) | (half >> 4 * k & 15) << 4);
+			}
+	}
+	if (weight == WEIGHT_mxfp4) /* an exponent; now and then with subnormal weights */
+		block[0] = (uint8_t)(side_random_u32(s) % 8 ? 112 + block[0] % 8 : block[0] % 4);
+}
 
 void random_blocks(struct side *s, enum weight weight, uint8_t *to, uint64_t n_bytes)
 {
@@ -142,12 +175,7 @@ void random_blocks(struct side *s, enum weight weight, uint8_t *to, uint64_t n_b
 		}
 		for (uint32_t i = 0; i < f->block_bytes; i++)
 			block[i] = (uint8_t)side_random_u32(s);
-		for (unsigned i = 0; i < 2 && scale_offsets[weight][i] >= 0; i++) {
-			float scale =
-				side_random_float(s, side_random_u32(s) % 4 ? 0x1p-6f : 0x1p-15f);
-			uint16_t half = float_to_half(scale);
-			memcpy(block + scale_offsets[weight][i], &half, sizeof half);
-		}
+		random_scales(s, weight, block);
 	}
 }
 

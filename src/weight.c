@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "weight_iq.h"
+
 /* ---- numbers ----------------------------------------------------------------------------------- */
 
 static float bits_to_float(uint32_t bits)
@@ -13,21 +15,6 @@ static float bits_to_float(uint32_t bits)
 	float f;
 	memcpy(&f, &bits, sizeof f);
 	return f;
-}
-
-static uint16_t load_u16(const uint8_t *p)
-{
-	return (uint16_t)(p[0] | p[1] << 8);
-}
-
-static uint32_t load_u32(const uint8_t *p)
-{
-	return load_u16(p) | (uint32_t)load_u16(p + 2) << 16;
-}
-
-static float load_half(const uint8_t *p)
-{
-	return half_to_float(load_u16(p));
 }
 
 float half_to_float(uint16_t h)
@@ -90,12 +77,6 @@ static void decode_q8_0(const uint8_t *b, uint64_t n, float *out)
 		for (unsigned j = 0; j < 32; j++)
 			out[i + j] = (float)(int8_t)b[2 + j] * d;
 	}
-}
-
-/* Byte j of 16 holds weight j in its low half and weight j + 16 in its high half. */
-static unsigned nibble(const uint8_t *q, unsigned j)
-{
-	return j < 16 ? q[j] & 15u : q[j - 16] >> 4;
 }
 
 /* f16 scale; 32 nibbles, of value 8 too much. */
@@ -176,6 +157,62 @@ static void decode_q4_k(const uint8_t *b, uint64_t n, float *out)
 	}
 }
 
+/* As Q4_K, with 32 bytes of fifth bits, bit g of byte j for group g, before the nibbles. */
+static void decode_q5_k(const uint8_t *b, uint64_t n, float *out)
+{
+	for (uint64_t i = 0; i < n; i += 256, b += 176) {
+		float d = load_half(b), dmin = load_half(b + 2);
+		for (unsigned g = 0; g < 8; g++) {
+			unsigned scale, min;
+			scale_min_k4(b + 4, g, &scale, &min);
+			float ds = d * (float)scale, m = dmin * (float)min;
+			const uint8_t *q = b + 48 + 32 * (g / 2);
+			for (unsigned j = 0; j < 32; j++) {
+				unsigned low = g % 2 ? q[j] >> 4 : q[j] & 15u;
+				float value = ds * (float)(low | (b[16 + j] >> g & 1u) << 4);
+				out[i + 32 * g + j] = value - m;
+			}
+		}
+	}
+}
+
+/* 16 bytes, each a nibble of scale (low) and one of minimum for 16 weights; 64 bytes of bit pairs; f16
+ * scale of scales, f16 scale of minimums.  In each half of 128 weights, weight 32 r + j is pair r of
+ * byte j. */
+static void decode_q2_k(const uint8_t *b, uint64_t n, float *out)
+{
+	for (uint64_t i = 0; i < n; i += 256, b += 84) {
+		float d = load_half(b + 80), dmin = load_half(b + 82);
+		for (unsigned w = 0; w < 256; w++) {
+			unsigned half = w / 128, r = w % 128 / 32, j = w % 32;
+			unsigned q = b[16 + 32 * half + j] >> 2 * r & 3;
+			float ds = d * (float)(b[w / 16] & 15), m = dmin * (float)(b[w / 16] >> 4);
+			float value = ds * (float)q;
+			out[i + w] = value - m;
+		}
+	}
+}
+
+/* 32 bytes of third bits, bit g of byte j for weight 32 g + j, of value 4 too much; 64 bytes of bit pairs
+ * as in Q2_K; 16 scales of 6 bits, of value 32 too much, in 12 bytes: low nibbles of scales 0 to 7 and
+ * (upper half) 8 to 15, then pair k / 4 of byte k % 4; f16 scale of scales. */
+static void decode_q3_k(const uint8_t *b, uint64_t n, float *out)
+{
+	for (uint64_t i = 0; i < n; i += 256, b += 110) {
+		float d = load_half(b + 108);
+		const uint8_t *s = b + 96;
+		for (unsigned w = 0; w < 256; w++) {
+			unsigned half = w / 128, r = w % 128 / 32, j = w % 32, k = w / 16;
+			unsigned scale = (k < 8 ? s[k] & 15u : s[k - 8] >> 4u) |
+				(s[8 + k % 4] >> 2 * (k / 4) & 3u) << 4;
+			unsigned q =
+				(b[32 + 32 * half + j] >> 2 * r & 3u) | (b[j] >> w / 32 & 1u) << 2;
+			float ds = d * (float)((int)scale - 32);
+			out[i + w] = ds * (float)((int)q - 4);
+		}
+	}
+}
+
 /* 128 bytes of low nibbles, 64 of high bit pairs, 16 signed scales, f16 scale; of value 32 too much.
  * In each half of 128 weights, weight 32 r + j has its low bits in byte 32 (r % 2) + j, and its high
  * bits in pair r of byte j. */
@@ -190,6 +227,45 @@ static void decode_q6_k(const uint8_t *b, uint64_t n, float *out)
 			unsigned q = (low >> (r < 2 ? 0 : 4) & 15) | (high >> 2 * r & 3) << 4;
 			float ds = d * (float)(int8_t)b[192 + w / 16];
 			out[i + w] = ds * (float)((int)q - 32);
+		}
+	}
+}
+
+/* Digit k of a byte that holds 5 ternary digits as a fraction of 256, rounded up: digits are taken from
+ * the top by multiplication. */
+static unsigned ternary_digit(uint8_t byte, unsigned k)
+{
+	static const uint8_t powers[] = {1, 3, 9, 27, 81};
+	return (uint8_t)(byte * powers[k]) * 3u >> 8;
+}
+
+/* 32 bytes of 5 digits, 16 bytes of 5, 4 bytes of 4, f16 scale; of value 1 too much.  Each array gives
+ * the first digits of all its bytes, then the second ones. */
+static void decode_tq1_0(const uint8_t *b, uint64_t n, float *out)
+{
+	static const struct {
+		unsigned first, n_bytes, n_digits;
+	} arrays[] = {{0, 32, 5}, {32, 16, 5}, {48, 4, 4}};
+	for (uint64_t i = 0; i < n; b += 54) {
+		float d = load_half(b + 52);
+		for (unsigned a = 0; a < ARRAY_COUNT(arrays); a++)
+			for (unsigned k = 0; k < arrays[a].n_digits; k++)
+				for (unsigned j = 0; j < arrays[a].n_bytes; j++) {
+					unsigned q = ternary_digit(b[arrays[a].first + j], k);
+					out[i++] = (float)((int)q - 1) * d;
+				}
+	}
+}
+
+/* 64 bytes of bit pairs, f16 scale; of value 1 too much.  In each half of 128 weights, weight 32 r + j is
+ * pair r of byte j. */
+static void decode_tq2_0(const uint8_t *b, uint64_t n, float *out)
+{
+	for (uint64_t i = 0; i < n; i += 256, b += 66) {
+		float d = load_half(b + 64);
+		for (unsigned w = 0; w < 256; w++) {
+			unsigned q = b[32 * (w / 128) + w % 32] >> 2 * (w % 128 / 32) & 3;
+			out[i + w] = (float)((int)q - 1) * d;
 		}
 	}
 }

@@ -1,4 +1,6 @@
 /* Generation on the CPU reference: ids of trained models, limits, cancellation, streaming. */
+#include <pthread.h>
+
 #include "generation.h"
 
 #include "tokenizer.h"
@@ -215,4 +217,40 @@ Test(generate, first_token_comes_first)
 		"%s", err.text);
 	cr_expect_eq(first.n_submits, 1);
 	close_session(s);
+}
+
+static void *generate_alone(void *model)
+{
+	struct collected *c = calloc(1, sizeof(*c));
+	struct lap_sampling sampling = greedy();
+	for (int i = 0; c && i < 20; i++) {
+		struct lap_session *s = open_session(model, NULL);
+		generate(s, austen_prompts[2], 4, &sampling, c);
+		lap_session_destroy(s);
+	}
+	return c;
+}
+
+/* A model is shared between threads, a session belongs to one: same ids, no memory miscounted. */
+Test(generate, sessions_in_threads)
+{
+	struct lap_model *m = open_model(source_path("models/austen.gguf"), "cpu");
+	uint64_t n_bytes = m->backend->device_bytes;
+	pthread_t threads[3];
+	struct collected *c[3] = {NULL};
+	for (int i = 0; i < 3; i++)
+		cr_assert_eq(pthread_create(&threads[i], NULL, generate_alone, m), 0);
+	for (int i = 0; i < 3; i++) {
+		void *result;
+		cr_assert_eq(pthread_join(threads[i], &result), 0);
+		c[i] = result;
+	}
+	for (int i = 0; i < 3; i++) {
+		cr_assert(c[i]);
+		expect_same(c[i], c[0], "a thread of its own", austen_prompts[2]);
+	}
+	cr_expect_eq(m->backend->device_bytes, n_bytes);
+	for (int i = 0; i < 3; i++)
+		free(c[i]);
+	lap_model_close(m);
 }

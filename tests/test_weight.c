@@ -103,12 +103,11 @@ Test(weight, table_agrees_with_gguf)
 Test(weight, names_of_types_we_cannot_read)
 {
 	enum weight weight;
-	cr_expect_str_eq(weight_gguf_name(21), "IQ3_S");
-	cr_expect_str_eq(weight_gguf_name(13), "Q5_K");
-	cr_expect_str_eq(weight_gguf_name(39), "MXFP4");
+	cr_expect_str_eq(weight_gguf_name(9), "Q8_1");
+	cr_expect_str_eq(weight_gguf_name(40), "NVFP4");
 	cr_expect_null(weight_gguf_name(250));
 	cr_expect_null(weight_gguf_name(UINT32_MAX));
-	cr_expect_null(weight_find(21, &weight));
+	cr_expect_null(weight_find(40, &weight));
 	cr_expect_null(weight_find(250, &weight));
 }
 
@@ -204,4 +203,22 @@ Test(weight, subnormal_scales)
 	q4_k[16] = 5;
 	weight_format(WEIGHT_q4_k)->decode(q4_k, 256, out);
 	cr_expect_eq(out[0], (5 * 63 - 2) * 0x1p-24f);
+}
+
+/* E8M0 exponents 0 and 1, whose weights are subnormal floats, and the last one. */
+Test(weight, mxfp4_exponents)
+{
+	float out[32];
+	uint8_t block[17] = {0, 0x91, 0xF7};
+	weight_format(WEIGHT_mxfp4)->decode(block, 32, out);
+	cr_expect_eq(out[0], 0x1p-128f);
+	cr_expect_eq(out[16], -0x1p-128f);
+	cr_expect_eq(out[1], 12 * 0x1p-128f);
+	cr_expect_eq(out[17], -12 * 0x1p-128f);
+	block[0] = 1;
+	weight_format(WEIGHT_mxfp4)->decode(block, 32, out);
+	cr_expect_eq(out[0], 0x1p-127f);
+	block[0] = 255;
+	weight_format(WEIGHT_mxfp4)->decode(block, 32, out);
+	cr_expect_eq(out[0], 0x1p127f);
 }

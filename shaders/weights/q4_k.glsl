@@ -3,15 +3,8 @@
  * A unit is a group.  Blocks are whole uvec4s. */
 void weight_decode(uint row_byte, uint unit, out vec4 w[8])
 {
-	uint at = (row_byte >> 4) + 9 * (unit / 8), group = unit % 8, shift = 8 * (group % 4);
-	uvec4 head = W4[at];
-	vec2 dm = halves_to_float(head.x);
-	uvec2 first = head.yz >> shift; /* bytes of groups 0 to 3; their upper bits serve 4 to 7 */
-	uint second = head.w >> shift;
-	uvec2 scale_min = group < 4
-		? first & 63u
-		: uvec2(second, second >> 4) & 15u | (first >> 2 & 0x30u);
-	precise vec2 dsm = dm * vec2(scale_min);
+	uint at = (row_byte >> 4) + 9 * (unit / 8), group = unit % 8;
+	precise vec2 dsm = scale_min_k4(W4[at], group);
 	at += 1 + 2 * (group / 2);
 	uvec4 q[2] = uvec4[2](W4[at], W4[at + 1]);
 	for (uint i = 0; i < 8; i++) {

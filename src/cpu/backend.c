@@ -21,7 +21,7 @@ struct runnable {
 
 struct cpu_backend {
 	struct backend base;
-	uint64_t n_runs;
+	_Atomic uint64_t n_runs; /* of all sessions, which may be in several threads */
 };
 
 void *cpu_pointer(const struct view *v)

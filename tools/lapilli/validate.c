@@ -93,10 +93,11 @@ static bool add_op(void *user, const struct check_op *op)
 	char name[160], layer[24] = "";
 	if (op->layer >= 0)
 		snprintf(layer, sizeof(layer), "layer %d ", (int)op->layer);
-	snprintf(name, sizeof(name), "%s %u: %s%s%s%s %s",
+	bool labelled = strcmp(op->label, op->kernel) != 0;
+	snprintf(name, sizeof(name), "%s %u: %s%s%s%s%s%s",
 		op->role == ROLE_DECODE ? "decode" : "prefill", (unsigned)op->index, layer,
-		op->kernel, op->format[0] ? " " : "", op->format,
-		strcmp(op->label, op->kernel) == 0 ? "" : op->label);
+		op->kernel, op->format[0] ? " " : "", op->format, labelled ? " " : "",
+		labelled ? op->label : "");
 	if (!t->o->op || strcmp(t->o->op, op->kernel) == 0)
 		add_row(t, name, &op->result);
 	return !interrupted();

@@ -1,0 +1,20 @@
+/* Q3_K: 110 bytes for 256 weights: 32 bytes of third bits, bit u for unit u, of value 4 too much; 64 bytes
+ * of bit pairs as in Q2_K; 12 bytes with 16 scales of 6 bits, of value 32 too much; f16 scale of scales.
+ * A block begins at any even byte. */
+void weight_decode(uint row_byte, uint unit, out vec4 w[8])
+{
+	uint block = row_byte + 110 * (unit / 8), u = unit % 8, shift = 2 * (u % 4);
+	/* Scales 2 u and 2 u + 1: low nibbles of bytes 2 u % 8, u / 4 says which; then pairs. */
+	uint low = half_at(block + 96 + 2 * (u % 4)) >> 4 * (u / 4) & 0x0F0Fu;
+	uint pairs = half_at(block + 104 + 2 * (u & 1u)) >> 2 * (u / 2) & 0x0303u;
+	uint scales = low | pairs << 4;
+	float d = half_to_float(half_at(block + 108));
+	precise vec2 ds = d * (vec2(scales & 0xFFu, scales >> 8) - 32);
+	uint q[8], third[8];
+	load_words(block + 32 + 32 * (u / 4), q);
+	load_words(block, third);
+	for (uint i = 0; i < 8; i++) {
+		uint values = q[i] >> shift & 0x03030303u | bits_to(third[i], u, 2);
+		w[i] = ds[i / 4] * (bytes(values) - 4);
+	}
+}
