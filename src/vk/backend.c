@@ -52,6 +52,7 @@ static enum lap_status vk_wait(struct backend *b, uint64_t ticket, struct lap_er
 static const struct backend_ops vk_ops = {
 	.close = vk_close,
 	.buffer_create = buffer_create,
+	.available = memory_available,
 	.buffer_import = vk_import,
 	.buffer_destroy = buffer_destroy,
 	.buffer_map = buffer_map,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "alloc.h"
+#include "device.h"
 #include "run.h"
 #include "staging.h"
 
@@ -81,6 +82,31 @@ static bool has_shared_heap(const struct vk *v)
 {
 	return v->info.unified_memory &&
 		(v->info.type == LAP_DEVICE_INTEGRATED || v->info.type == LAP_DEVICE_CPU);
+}
+
+/* The heaps that weights may lie in, as large as the driver lets this process fill them. */
+uint64_t memory_available(struct backend *b)
+{
+	struct vk *v = (struct vk *)b;
+	VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
+	bool has_budget = device_has_extension(v->physical, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+	VkPhysicalDeviceMemoryProperties2 properties = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2,
+		.pNext = has_budget ? &budget : NULL};
+	vkGetPhysicalDeviceMemoryProperties2(v->physical, &properties);
+	const VkPhysicalDeviceMemoryProperties *p = &properties.memoryProperties;
+	uint32_t types[MAX_MEMORY_TYPES], seen = 0;
+	uint32_t n_types =
+		memory_types_rank(p, UINT32_MAX, MEMORY_DEVICE, has_shared_heap(v), types);
+	uint64_t n_bytes = 0;
+	for (uint32_t i = 0; i < n_types; i++) {
+		uint32_t heap = p->memoryTypes[types[i]].heapIndex;
+		if (!(seen >> heap & 1))
+			n_bytes += has_budget ? budget.heapBudget[heap] : p->memoryHeaps[heap].size;
+		seen |= 1u << heap;
+	}
+	return n_bytes;
 }
 
 /* ---- blocks ---------------------------------------------------------------------------------- */

@@ -35,8 +35,8 @@ static bool print_progress(void *user, double fraction)
 	return !interrupted();
 }
 
-enum lap_status source_model(
-	const struct options *o, bool vocab_only, struct lap_model **model, struct lap_error *err)
+enum lap_status source_model(const struct options *o, enum source_part part,
+	struct lap_model **model, struct lap_error *err)
 {
 	/* The library may write to the log as long as the model is open. */
 	static struct load load;
@@ -45,7 +45,8 @@ enum lap_status source_model(
 		.started = clock_seconds()};
 	const struct lap_model_options options = {
 		.device = o->device,
-		.vocab_only = vocab_only,
+		.vocab_only = part == SOURCE_VOCABULARY,
+		.no_weights = part == SOURCE_NO_WEIGHTS,
 		.overrides = o->override_kv.texts,
 		.n_overrides = o->override_kv.n,
 		.no_pipeline_cache = !o->pipeline_cache,

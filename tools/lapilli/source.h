@@ -6,11 +6,13 @@
 #include "base.h"
 #include "options.h"
 
-/* Opens the model of -m, or the embedded one; release with lap_model_close. vocab_only as in struct
- * lap_model_options. When weights take longer than a second to load, a terminal on standard error
- * shows a bar. A ^C stops the load (LAP_ERROR). */
-enum lap_status source_model(
-	const struct options *o, bool vocab_only, struct lap_model **model, struct lap_error *err);
+/* How much of a model a command needs: see struct lap_model_options. */
+enum source_part { SOURCE_MODEL, SOURCE_NO_WEIGHTS, SOURCE_VOCABULARY };
+
+/* Opens the model of -m, or the embedded one; release with lap_model_close. When weights take longer
+ * than a second to load, a terminal on standard error shows a bar. A ^C stops the load (LAP_ERROR). */
+enum lap_status source_model(const struct options *o, enum source_part part,
+	struct lap_model **model, struct lap_error *err);
 
 /* Appends the text of -p or -f to *text, escapes read when -e asks for it; *given says whether one of
  * the two was there. LAP_USAGE when both were, LAP_IO when the file cannot be read. */

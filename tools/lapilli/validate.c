@@ -129,7 +129,7 @@ static enum lap_status check_plans(struct table *t, struct lap_error *err)
 	on_cpu.device = "cpu";
 	enum lap_status status = LAP_OK;
 	for (int i = 0; i < 2 && !status; i++) {
-		status = source_model(i ? &on_cpu : t->o, false, &models[i], err);
+		status = source_model(i ? &on_cpu : t->o, SOURCE_MODEL, &models[i], err);
 		if (!status)
 			status = lap_session_create(models[i], &options, &sessions[i], err);
 	}
