@@ -120,7 +120,7 @@ static bool block_create(struct vk *v, uint32_t type, uint64_t n_bytes, enum mem
 	if (!block || !gap)
 		goto failed;
 	*result = VK_ERROR_OUT_OF_DEVICE_MEMORY;
-	if (vk_allocation_fails())
+	if (vk_allocation_fails() || vk_allocation_too_large(n_bytes))
 		goto failed;
 	*block = (struct block){.n_bytes = n_bytes,
 		.type = type,
