@@ -205,6 +205,28 @@ struct lap_session_options {
 	bool logits_all; /* the prefill computes logits of every row: needed by lap_session_logits */
 };
 
+/* What a session with some options takes, and whether that fits beside the weights. */
+struct lap_memory_plan {
+	uint32_t n_ctx, n_batch; /* as the session would have them */
+	uint64_t weight_bytes;   /* on the device, uploaded or not */
+	uint64_t kv_bytes;       /* the KV cache for n_ctx tokens */
+	uint64_t kv_token_bytes; /* of it, of one token more: layers with a window keep no more */
+	uint64_t scratch_bytes;  /* activations, tables, sampling */
+	uint64_t largest_buffer_bytes;
+	const char *largest_buffer; /* what it holds */
+	uint64_t max_buffer_bytes;  /* the device can bind at once */
+	uint64_t available_bytes;   /* memory this process may use; 0: not known */
+	bool fits;
+	uint32_t largest_n_ctx; /* that would fit, up to what the model was trained on; 0: none */
+};
+
+/* The model may have been opened with no_weights.  Allocates nothing on the device.  The sums are those
+ * of the buffers: drivers and blocks shared by buffers take somewhat more.  Errors: LAP_USAGE,
+ * LAP_NO_MEMORY (host). */
+LAP_API enum lap_status lap_session_memory(struct lap_model *model,
+	const struct lap_session_options *options, struct lap_memory_plan *plan,
+	struct lap_error *err);
+
 /* Errors: LAP_USAGE (n_ctx beyond what the device can bind), LAP_NO_MEMORY, LAP_DEVICE_LOST. */
 LAP_API enum lap_status lap_session_create(struct lap_model *model,
 	const struct lap_session_options *options, struct lap_session **session,

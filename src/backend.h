@@ -21,6 +21,9 @@ struct backend_ops {
 	/* Zeroed memory.  `label` is for messages.  LAP_NO_MEMORY with wanted size, limit, device. */
 	enum lap_status (*buffer_create)(struct backend *b, uint64_t n_bytes, enum memory memory,
 		const char *label, struct buffer **buffer, struct lap_error *err);
+	/* Bytes of device memory that this process may use in all, as far as the driver says; 0: not
+	 * known.  Advice: other programs take from it. */
+	uint64_t (*available)(struct backend *b);
 	/* A buffer over the caller's bytes, read-only, without a copy; NULL when the backend cannot. */
 	struct buffer *(*buffer_import)(struct backend *b, const void *bytes, uint64_t n_bytes);
 	void (*buffer_destroy)(struct backend *b, struct buffer *buffer); /* NULL is allowed */

@@ -3,10 +3,12 @@
 #include "engine.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "build_info.h"
+#include "session_memory.h"
 
 /* ---- weights ---- */
 
@@ -77,8 +79,9 @@ static enum lap_status upload_chunk(struct upload *u, const char *name, const ui
 }
 
 static enum lap_status upload_tensor(
-	struct upload *u, const struct tensor *t, struct weights *w, struct lap_error *err)
+	void *user, const struct tensor *t, struct weights *w, struct lap_error *err)
 {
+	struct upload *u = user;
 	if (!t->data)
 		return LAP_OK;
 	uint64_t row_bytes = t->n_bytes / t->n_rows, max_bytes = u->m->backend->max_buffer_bytes;
@@ -115,36 +118,95 @@ static enum lap_status upload_tensor(
 	return LAP_OK;
 }
 
+/* Hands every tensor that a step reads to `fn`, with its place in *w where that is wanted; not LAP_OK
+ * stops. */
+typedef enum lap_status weight_fn(
+	void *user, const struct tensor *t, struct weights *w, struct lap_error *err);
+
+static enum lap_status each_weight(const struct model *model, struct model_weights *w,
+	weight_fn *fn, void *user, struct lap_error *err)
+{
+	enum lap_status status = LAP_OK;
+#define TENSOR(field, name, n_rows, n_cols, needed)                              \
+	if (!status && !(&model->field == &model->output && model->tied_output)) \
+		status = fn(user, &model->field, w ? &w->field : NULL, err);
+#include "model.def"
+	for (uint32_t il = 0; il < model->h.n_layer; il++) {
+		const struct layer *from = &model->layers[il];
+		struct layer_weights *to = w ? &w->layers[il] : NULL;
+#define LAYER_TENSOR(field, name, n_rows, n_cols, needed) \
+	if (!status)                                      \
+		status = fn(user, &from->field, to ? &to->field : NULL, err);
+#include "model.def"
+	}
+	return status;
+}
+
 static enum lap_status upload_weights(
 	struct lap_model *m, const struct lap_model_options *options, struct lap_error *err)
 {
 	const struct model *model = m->model;
 	struct upload u = {m, options, 0, 0};
-	enum lap_status status;
-
 	m->weights.layers = array_alloc(model->h.n_layer, sizeof(*m->weights.layers));
 	if (!m->weights.layers)
 		return fail_memory(err, "the list of layers", model->h.n_layer);
 	for (uint64_t i = 0; i < m->gguf->n_tensors; i++)
 		u.n_total += m->gguf->tensors[i].n_bytes;
-
-#define TENSOR(field, name, n_rows, n_cols, needed)                                   \
-	if (&model->field == &model->output && model->tied_output)                    \
-		;                                                                     \
-	else if ((status = upload_tensor(&u, &model->field, &m->weights.field, err))) \
-		return status;
-#include "model.def"
-	for (uint32_t il = 0; il < model->h.n_layer; il++) {
-		const struct layer *from = &model->layers[il];
-		struct layer_weights *to = &m->weights.layers[il];
-#define LAYER_TENSOR(field, name, n_rows, n_cols, needed)                \
-	if ((status = upload_tensor(&u, &from->field, &to->field, err))) \
-		return status;
-#include "model.def"
-	}
-	if (model->tied_output)
+	enum lap_status status = each_weight(model, &m->weights, upload_tensor, &u, err);
+	if (!status && model->tied_output)
 		m->weights.output = m->weights.token_embd;
+	return status;
+}
+
+static enum lap_status add_bytes(
+	void *user, const struct tensor *t, struct weights *w, struct lap_error *err)
+{
+	(void)w, (void)err;
+	if (t->data)
+		*(uint64_t *)user += t->n_bytes + WEIGHT_PAD;
 	return LAP_OK;
+}
+
+uint64_t engine_weight_bytes(const struct lap_model *m)
+{
+	uint64_t n_bytes = 0;
+	each_weight(m->model, NULL, add_bytes, &n_bytes, NULL);
+	return n_bytes;
+}
+
+enum lap_status engine_check_memory(struct lap_model *m, struct lap_error *err)
+{
+	const struct lap_session_options small = {.n_ctx = 512, .n_batch = 32};
+	const double mib = 1 << 20;
+	struct lap_memory_plan p;
+	char advice[SESSION_ADVICE_BYTES], text[512];
+	enum lap_status status = lap_session_memory(m, &small, &p, err);
+	uint64_t n_bytes = p.weight_bytes + p.kv_bytes + p.scratch_bytes;
+	if (status || !p.available_bytes || n_bytes <= p.available_bytes)
+		return status;
+	snprintf(text, sizeof(text),
+		"the weights need %.1f MiB and a context of %u tokens %.1f MiB; %s has %.1f MiB; "
+		"%s",
+		(double)p.weight_bytes / mib, (unsigned)p.n_ctx,
+		(double)(p.kv_bytes + p.scratch_bytes) / mib, m->backend->name,
+		(double)p.available_bytes / mib, session_advice(m, &small, advice));
+	bool is_cpu = !m->backend->device || m->backend->device->type == LAP_DEVICE_CPU;
+	if (p.weight_bytes > p.available_bytes && !is_cpu)
+		return fail(err, LAP_NO_MEMORY, "%s: %s", m->info.path, text);
+	log_line(&m->log, LAP_LOG_WARNING, "%s", text);
+	return LAP_OK;
+}
+
+/* An upload that memory was not enough for: what the whole model would need. */
+static enum lap_status explain_upload(struct lap_model *m, struct lap_error *err)
+{
+	if (!err)
+		return LAP_NO_MEMORY;
+	const double mib = 1 << 20;
+	const struct lap_error cause = *err;
+	return fail(err, LAP_NO_MEMORY, "%.400s; all weights need %.1f MiB, %s has %.1f MiB",
+		cause.text, (double)engine_weight_bytes(m) / mib, m->backend->name,
+		(double)m->backend->ops->available(m->backend) / mib);
 }
 
 static void free_weights(struct lap_model *m)
@@ -304,8 +366,13 @@ static enum lap_status open_bytes(struct lap_model *m, const void *bytes, uint64
 		status = fill_info(m, path, err);
 	if (!status && !options->vocab_only) {
 		status = open_backend(m, options, err);
-		if (!status)
+		if (!status && !options->no_weights)
+			status = engine_check_memory(m, err);
+		if (!status && !options->no_weights) {
 			status = upload_weights(m, options, err);
+			if (status == LAP_NO_MEMORY)
+				status = explain_upload(m, err);
+		}
 		if (!status) {
 			m->info.device = m->backend->device;
 			m->info.device_name = m->backend->name;

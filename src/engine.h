@@ -26,6 +26,14 @@ struct lap_model {
 	struct lap_tensor_info *tensors;
 };
 
+/* Bytes that the weights take on the device, there or not yet. */
+uint64_t engine_weight_bytes(const struct lap_model *m);
+
+/* Before anything is uploaded: a warning in the log when weights and a small session are more than the
+ * device's memory; LAP_NO_MEMORY when the weights alone are, unless the device is the CPU, whose
+ * drivers name a size that they do not keep to. */
+enum lap_status engine_check_memory(struct lap_model *m, struct lap_error *err);
+
 /* The tokenizer, or LAP_BAD_MODEL when the file has none. */
 enum lap_status engine_tokenizer(
 	const struct lap_model *m, const struct tokenizer **tokenizer, struct lap_error *err);

@@ -2,145 +2,62 @@
 #include "session.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "kv.h"
 #include "sampler.h"
+#include "session_memory.h"
 
-#define DEFAULT_N_CTX   4096  /* tokens, where the model allows as many */
-#define DEFAULT_N_BATCH 512   /* rows of a prefill step */
-#define MAX_ROWS        65535 /* of a step: workgroups along one axis of a dispatch */
-#define LOGITS_N_BATCH  64    /* the same where every row gets logits: they are large */
-#define FIRST_CHUNK     64    /* rows of the first prefill submit, before a row's time is known */
-#define PREFILL_BUDGET  0.2   /* seconds a prefill submit may last: drivers kill long jobs */
+#define FIRST_CHUNK    64  /* rows of the first prefill submit, before a row's time is known */
+#define PREFILL_BUDGET 0.2 /* seconds a prefill submit may last: drivers kill long jobs */
 
 /* ---- buffers ---- */
 
-static enum lap_status create_buffer(struct lap_session *s, uint64_t n_bytes, enum memory memory,
-	const char *label, struct view *view, struct lap_error *err)
+static enum lap_status create_buffer(
+	void *user, const struct session_need *need, struct lap_error *err)
 {
+	struct lap_session *s = user;
 	struct backend *b = s->m->backend;
 	struct buffer *buffer;
-	if (n_bytes > b->max_buffer_bytes)
+	if (need->n_bytes > b->max_buffer_bytes)
 		return fail(err, LAP_USAGE,
 			"%s for a context of %u tokens takes %llu bytes; %s can bind %llu at once: "
-			"a "
-			"smaller context is needed (-c)",
-			label, (unsigned)s->n_ctx, (unsigned long long)n_bytes, b->name,
+			"a smaller context is needed (-c)",
+			need->label, (unsigned)s->n_ctx, (unsigned long long)need->n_bytes, b->name,
 			(unsigned long long)b->max_buffer_bytes);
-	enum lap_status status = b->ops->buffer_create(b, n_bytes, memory, label, &buffer, err);
+	enum lap_status status =
+		b->ops->buffer_create(b, need->n_bytes, need->memory, need->label, &buffer, err);
 	if (status)
 		return status;
-	*view = (struct view){buffer, 0, n_bytes};
+	*need->view = (struct view){buffer, 0, need->n_bytes};
+	assert(s->n_buffers < s->max_buffers);
+	s->buffers[s->n_buffers++] = buffer;
 	return LAP_OK;
 }
 
-/* A buffer that lives as long as the session. */
-static enum lap_status own_buffer(struct lap_session *s, uint64_t n_bytes, enum memory memory,
-	const char *label, struct view *view, struct lap_error *err)
+static enum lap_status create_buffers(struct lap_session *s, struct lap_error *err)
 {
-	enum lap_status status = create_buffer(s, n_bytes, memory, label, view, err);
-	if (!status) {
-		assert(s->n_buffers < SESSION_MAX_BUFFERS);
-		s->buffers[s->n_buffers++] = view->buffer;
-	}
-	return status;
+	s->max_buffers = SESSION_MAX_BUFFERS + 2 * s->m->model->h.n_layer;
+	s->buffers = array_alloc(s->max_buffers, sizeof(*s->buffers));
+	if (!s->buffers)
+		return fail_memory(
+			err, "the list of buffers", s->max_buffers * sizeof(*s->buffers));
+	return session_each_buffer(s, create_buffer, s, err);
 }
 
-static enum lap_status create_activations(struct lap_session *s, struct lap_error *err)
+/* Window layers go round in the blocks of their ring. */
+static void fill_tables(struct lap_session *s)
 {
-	struct activation_shape list[N_ACTIVATIONS];
-	activations_shape(&s->activations, s->m->model, list);
-	for (size_t i = 0; i < N_ACTIVATIONS; i++) {
-		struct rows *rows = list[i].rows;
-		uint64_t n_rows = (uint64_t)s->n_batch * list[i].per_row;
-		if (rows == &s->activations.logits && !s->logits_all)
-			n_rows = 1;
-		if (rows->n == 0)
-			continue;
-		enum lap_status status = own_buffer(s, n_rows * rows->stride * sizeof(float),
-			MEMORY_DEVICE, list[i].name, &rows->view, err);
-		if (status)
-			return status;
+	const struct backend_ops *ops = s->m->backend->ops;
+	const uint32_t n_blocks = s->kv.full.n_blocks;
+	const uint32_t n_ring = s->n_window_positions ? s->n_window_positions / KV_BLOCK : n_blocks;
+	uint32_t *full = ops->buffer_map(s->kv.full.table.buffer);
+	uint32_t *window = ops->buffer_map(s->kv.window.table.buffer);
+	for (uint32_t i = 0; i < n_blocks; i++) {
+		full[i] = i;
+		window[i] = i % n_ring;
 	}
-	return LAP_OK;
-}
-
-/* The largest window of a layer; 0: no layer has one. */
-static uint32_t model_window(const struct model *m)
-{
-	uint32_t window = 0;
-	for (uint32_t il = 0; il < m->h.n_layer; il++)
-		if (m->layers[il].window > window)
-			window = m->layers[il].window;
-	return window;
-}
-
-/* Block tables: in the full one every block is there; window layers go round in fewer blocks, enough
- * for what a chunk writes and what its first row looks back to. */
-static enum lap_status create_tables(struct lap_session *s, struct lap_error *err)
-{
-	const struct hparams *h = &s->m->model->h;
-	const uint32_t n_blocks = (s->n_ctx - 1) / KV_BLOCK + 1, window = model_window(s->m->model);
-	uint32_t n_ring = n_blocks;
-	if (window && window < s->n_ctx)
-		n_ring = (window + s->n_batch - 1) / KV_BLOCK + 1;
-	if (n_ring < n_blocks)
-		s->n_window_positions = n_ring * KV_BLOCK;
-	else
-		n_ring = n_blocks;
-	s->kv.full = (struct kv_shape){
-		.n_head = h->n_head,
-		.n_head_kv = h->n_head_kv,
-		.head_dim = h->head_dim,
-		.n_blocks = n_blocks,
-		.n_ctx = s->n_ctx,
-	};
-	s->kv.window = s->kv.full;
-	struct kv_shape *shapes[] = {&s->kv.full, &s->kv.window};
-	for (uint32_t t = 0; t < 2; t++) {
-		enum lap_status status = own_buffer(s, n_blocks * sizeof(uint32_t), MEMORY_SHARED,
-			"the block table", &shapes[t]->table, err);
-		if (status)
-			return status;
-		uint32_t *table = s->m->backend->ops->buffer_map(shapes[t]->table.buffer);
-		for (uint32_t i = 0; i < n_blocks; i++)
-			table[i] = t ? i % n_ring : i;
-	}
-	return LAP_OK;
-}
-
-static enum lap_status create_kv(struct lap_session *s, enum lap_kv_type type_k,
-	enum lap_kv_type type_v, struct lap_error *err)
-{
-	const struct model *m = s->m->model;
-	const uint32_t n_layer = m->h.n_layer;
-	const uint64_t n_full = (uint64_t)s->kv.full.n_blocks * KV_BLOCK;
-	s->kv.layers = array_alloc(n_layer, sizeof(*s->kv.layers));
-	s->kv_buffers = array_alloc(2 * (uint64_t)n_layer, sizeof(struct buffer *));
-	if (!s->kv.layers || !s->kv_buffers)
-		return fail_memory(err, "the KV cache's list", n_layer);
-	for (uint32_t il = 0; il < n_layer; il++) {
-		struct kv_layer *l = &s->kv.layers[il];
-		bool in_ring = m->layers[il].window && s->n_window_positions;
-		uint64_t n_positions = in_ring ? s->n_window_positions : n_full;
-		l->k_type = (enum kv_type)type_k;
-		l->v_type = (enum kv_type)type_v;
-		if (m->layers[il].kv_layer != il) /* it looks at another's */
-			continue;
-		struct view *views[] = {&l->k, &l->v};
-		for (uint32_t i = 0; i < 2; i++) {
-			uint64_t n_bytes =
-				n_positions * kv_bytes(i ? l->v_type : l->k_type, n_kv(&m->h));
-			enum lap_status status = create_buffer(s, n_bytes, MEMORY_DEVICE,
-				"a layer of the KV cache", views[i], err);
-			if (status)
-				return status;
-			s->kv_buffers[s->n_kv_buffers++] = views[i]->buffer;
-		}
-	}
-	return LAP_OK;
 }
 
 static enum lap_status write_rope_table(
@@ -156,106 +73,51 @@ static enum lap_status write_rope_table(
 	return status;
 }
 
-static enum lap_status create_step(struct lap_session *s, struct lap_error *err)
+static enum lap_status fill_step(struct lap_session *s, struct lap_error *err)
 {
 	struct backend *b = s->m->backend;
-	const struct hparams *h = &s->m->model->h;
-	struct step_buffers *sb = &s->step_buffers;
-	const uint64_t n_slots = (uint64_t)s->n_batch * h->n_expert_used;
-	const uint64_t rope_bytes = (uint64_t)s->n_ctx * (h->n_rot / 2) * 2 * sizeof(float);
-	const uint64_t n_history = (uint64_t)s->n_ctx + h->n_vocab;
-	const bool local = s->m->model->arch->flags & ARCH_LOCAL_ROPE;
-	struct view sequence, ring;
-	const struct {
-		struct view *view;
-		uint64_t n_bytes; /* 0: not needed */
-		enum memory memory;
-		const char *label;
-	} list[] = {
-		{&sb->partial,
-			(uint64_t)h->n_head * attention_slices(s->n_ctx, 0) * (2 + h->head_dim) *
-				sizeof(float),
-			MEMORY_DEVICE, "partial attention"},
-		{&sb->rope, rope_bytes, MEMORY_DEVICE, "the table of angles"},
-		{&sb->rope_local, local ? rope_bytes : 0, MEMORY_DEVICE,
-			"the table of local angles"},
-		{&sb->routes, n_slots * sizeof(struct expert_route), MEMORY_DEVICE, "routes"},
-		{&sb->tiles, n_slots ? expert_tiles_bytes(h->n_expert, (uint32_t)n_slots) : 0,
-			MEMORY_DEVICE, "experts' tiles"},
-		{&s->tail.results, sizeof(struct sample_result), MEMORY_DEVICE, "sampled tokens"},
-		{&s->tail.scratch, (uint64_t)s->activations.logits.stride * sizeof(float),
-			MEMORY_DEVICE, "scaled logits"},
-		{&sequence, sizeof(struct sequence), MEMORY_SHARED, "the sequence"},
-		{&ring, RING_ENTRIES * sizeof(struct ring_entry), MEMORY_SHARED, "the ring"},
-		{&s->tail.history, n_history * sizeof(uint32_t), MEMORY_DEVICE, "the history"},
-		{&s->prefill.step_view,
-			sizeof(struct step_header) + s->n_batch * sizeof(struct step_row),
-			MEMORY_SHARED, "the prefill step"},
-		{&s->decode.step_view, sizeof(struct step_header) + sizeof(struct step_row),
-			MEMORY_SHARED, "the decode step"},
-		{&s->prefill.sizes, MAX_SIZES * sizeof(struct dispatch_size), MEMORY_SHARED,
-			"the sizes of prefill"},
-		{&s->decode.sizes, MAX_SIZES * sizeof(struct dispatch_size), MEMORY_SHARED,
-			"the sizes of decode"},
-	};
-	enum lap_status status = LAP_OK;
-	for (size_t i = 0; i < ARRAY_COUNT(list) && !status; i++)
-		if (list[i].n_bytes)
-			status = own_buffer(s, list[i].n_bytes, list[i].memory, list[i].label,
-				list[i].view, err);
-	if (status)
-		return status;
-	s->tail.sequences = sequence;
-	s->tail.ring = ring;
+	const uint64_t n_history = (uint64_t)s->n_ctx + s->m->model->h.n_vocab;
 	s->tail.n_ctx = s->n_ctx;
-	s->sequence = b->ops->buffer_map(sequence.buffer);
-	s->ring = b->ops->buffer_map(ring.buffer);
+	s->sequence = b->ops->buffer_map(s->tail.sequences.buffer);
+	s->ring = b->ops->buffer_map(s->tail.ring.buffer);
 	s->prefill.step = b->ops->buffer_map(s->prefill.step_view.buffer);
 	s->decode.step = b->ops->buffer_map(s->decode.step_view.buffer);
 	s->tokens = array_alloc(s->n_ctx, sizeof(*s->tokens));
 	s->history = array_alloc(n_history, sizeof(*s->history));
 	if (!s->tokens || !s->history)
 		return fail_memory(err, "a session", n_history * sizeof(uint32_t));
-	status = write_rope_table(s, false, sb->rope, err);
-	if (!status && local)
+	const struct step_buffers *sb = &s->step_buffers;
+	enum lap_status status = write_rope_table(s, false, sb->rope, err);
+	if (!status && sb->rope_local.buffer)
 		status = write_rope_table(s, true, sb->rope_local, err);
 	return status;
 }
 
 /* ---- create and destroy ---- */
 
-/* Quantised rows of K and V are cut into units, which heads must fill. */
-static enum lap_status check_options(
-	const struct lap_session *s, const struct lap_session_options *o, struct lap_error *err)
+/* An error for want of memory, with what was needed and what would fit. */
+static enum lap_status explain_memory(
+	struct lap_model *m, const struct lap_session_options *o, struct lap_error *err)
 {
-	uint32_t head_dim = s->m->model->h.head_dim;
-	bool quantised = o->type_k == LAP_KV_Q8_0 || o->type_k == LAP_KV_Q4_0 ||
-		o->type_v == LAP_KV_Q8_0 || o->type_v == LAP_KV_Q4_0;
-	if (quantised && head_dim % KV_UNIT)
-		return fail(err, LAP_USAGE,
-			"heads of %u elements cannot be kept as q8_0 or q4_0, expected a multiple "
-			"of %u: use f16 or f32",
-			(unsigned)head_dim, (unsigned)KV_UNIT);
-	return LAP_OK;
-}
-
-/* Rows of a step whose activations the backend can bind, at least 1, at most MAX_ROWS. */
-static uint32_t rows_that_fit(const struct lap_session *s)
-{
-	struct activations a;
-	struct activation_shape list[N_ACTIVATIONS];
-	activations_shape(&a, s->m->model, list);
-	uint64_t n = MAX_ROWS;
-	for (size_t i = 0; i < N_ACTIVATIONS; i++) {
-		uint64_t row_bytes =
-			(uint64_t)list[i].rows->stride * list[i].per_row * sizeof(float);
-		bool one_row = list[i].rows == &a.logits && !s->logits_all;
-		if (row_bytes && !one_row && n * row_bytes > s->m->backend->max_buffer_bytes)
-			n = s->m->backend->max_buffer_bytes / row_bytes;
-		if (row_bytes && n * list[i].per_row > MAX_ROWS)
-			n = MAX_ROWS / list[i].per_row;
-	}
-	return n ? (uint32_t)n : 1;
+	struct lap_error cause = *err;
+	struct lap_memory_plan p;
+	char advice[SESSION_ADVICE_BYTES];
+	if (lap_session_memory(m, o, &p, err))
+		return err->status;
+	const double mib = 1 << 20;
+	if (p.fits)
+		snprintf(advice, sizeof(advice), "%s",
+			"others may hold the rest: a smaller -c, or -ctk q8_0 -ctv q8_0, needs "
+			"less");
+	else
+		session_advice(m, o, advice);
+	return fail(err, cause.status,
+		"%.400s; a context of %u tokens needs %.1f MiB of KV cache and %.1f MiB beside it, "
+		"the "
+		"weights %.1f MiB, and %s has %.1f MiB; %s",
+		cause.text, (unsigned)p.n_ctx, (double)p.kv_bytes / mib,
+		(double)p.scratch_bytes / mib, (double)p.weight_bytes / mib, m->backend->name,
+		(double)p.available_bytes / mib, advice);
 }
 
 enum lap_status lap_session_create(struct lap_model *m, const struct lap_session_options *options,
@@ -263,47 +125,38 @@ enum lap_status lap_session_create(struct lap_model *m, const struct lap_session
 {
 	static const struct lap_session_options defaults;
 	const struct lap_session_options *o = options ? options : &defaults;
+	struct lap_error unused;
+	err = err ? err : &unused;
 	*session = NULL;
-	if (!m->model)
-		return fail(err, LAP_USAGE, "%s was opened for its vocabulary only", m->info.path);
-	uint32_t n_ctx_train = m->model->h.n_ctx_train;
+	if (m->model && !m->weights.layers)
+		return fail(err, LAP_USAGE, "%s was opened without its weights", m->info.path);
 	struct lap_session *s = calloc(1, sizeof(*s));
 	if (!s)
 		return fail_memory(err, "a session", sizeof(*s));
-	s->m = m;
-	s->n_ctx = o->n_ctx ? o->n_ctx : n_ctx_train < DEFAULT_N_CTX ? n_ctx_train : DEFAULT_N_CTX;
-	const struct tensor *positions = &m->model->position_embd;
-	if (positions->data && s->n_ctx > positions->n_rows) { /* learned positions end */
-		log_line(&m->log, LAP_LOG_WARNING,
-			"the model has %u positions: the context is %u tokens instead of %u",
-			(unsigned)positions->n_rows, (unsigned)positions->n_rows,
-			(unsigned)s->n_ctx);
-		s->n_ctx = positions->n_rows;
+	enum lap_status status = session_shape(s, m, o, err);
+	if (status) {
+		free(s->kv.layers);
+		free(s);
+		return status;
 	}
-	s->n_batch = o->n_batch ? o->n_batch : DEFAULT_N_BATCH;
-	s->logits_all = o->logits_all;
 	s->steps_per_submit = o->steps_per_submit;
-	if (s->logits_all && s->n_batch > LOGITS_N_BATCH)
-		s->n_batch = LOGITS_N_BATCH;
-	if (s->n_batch > s->n_ctx)
-		s->n_batch = s->n_ctx;
-	uint32_t n_fit = rows_that_fit(s);
-	if (s->n_batch > n_fit)
-		s->n_batch = n_fit;
-	if (s->n_ctx > n_ctx_train)
+	if (o->n_ctx > s->n_ctx)
+		log_line(&m->log, LAP_LOG_WARNING,
+			"the model has %u positions: the context is that long, instead of %u "
+			"tokens",
+			(unsigned)s->n_ctx, (unsigned)o->n_ctx);
+	if (s->n_ctx > m->model->h.n_ctx_train)
 		log_line(&m->log, LAP_LOG_WARNING,
 			"a context of %u tokens is longer than the %u that the model was trained "
 			"on",
-			(unsigned)s->n_ctx, (unsigned)n_ctx_train);
-	enum lap_status status = check_options(s, o, err);
-	if (!status)
-		status = create_activations(s, err);
-	if (!status)
-		status = create_tables(s, err);
-	if (!status)
-		status = create_kv(s, o->type_k, o->type_v, err);
-	if (!status)
-		status = create_step(s, err);
+			(unsigned)s->n_ctx, (unsigned)m->model->h.n_ctx_train);
+	status = create_buffers(s, err);
+	if (status == LAP_NO_MEMORY || status == LAP_USAGE)
+		status = explain_memory(m, o, err);
+	if (!status) {
+		fill_tables(s);
+		status = fill_step(s, err);
+	}
 	if (status) {
 		lap_session_destroy(s);
 		return status;
@@ -321,9 +174,7 @@ void lap_session_destroy(struct lap_session *s)
 	b->ops->release(b, s->decode.runnable);
 	for (uint32_t i = 0; i < s->n_buffers; i++)
 		b->ops->buffer_destroy(b, s->buffers[i]);
-	for (uint32_t i = 0; i < s->n_kv_buffers; i++)
-		b->ops->buffer_destroy(b, s->kv_buffers[i]);
-	free(s->kv_buffers);
+	free(s->buffers);
 	free(s->kv.layers);
 	free(s->tokens);
 	free(s->history);
@@ -374,9 +225,8 @@ enum lap_status session_plan(
 	}
 	if (!plan->out_of_memory)
 		return LAP_OK;
-	fail_memory(err, "a plan", plan->n_ops * sizeof(struct op));
 	plan_free(plan);
-	return LAP_NO_MEMORY;
+	return fail_memory(err, "a plan", plan->n_ops * sizeof(struct op));
 }
 
 /* Records the plan of a role unless that was done. */

@@ -31,8 +31,8 @@ struct lap_session {
 	uint32_t n_written; /* positions that the KV cache was ever filled to since it was empty */
 
 	/* where it lives */
-	struct buffer *buffers[SESSION_MAX_BUFFERS], **kv_buffers;
-	uint32_t n_buffers, n_kv_buffers;
+	struct buffer **buffers; /* all of session_memory.h's list */
+	uint32_t n_buffers, max_buffers;
 	struct activations activations;
 	struct kv_cache kv;
 	uint32_t n_window_positions; /* that the cache of window layers keeps; 0: all */

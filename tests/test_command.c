@@ -659,6 +659,52 @@ Test(command, info)
 	release(&r);
 }
 
+/* The plan says what a session really takes: within the blocks that buffers share. */
+Test(command, info_plans_memory)
+{
+	struct result r = run("info", "--json", "-c", "1000", "-b", "64", CPU_EXACT);
+	json_t *json = parse_json(&r), *memory = json_object_get(json, "memory");
+	cr_expect_str_eq(json_string_value(json_object_get(memory, "device")), "cpu");
+	cr_expect_eq(number_at(memory, "n_ctx", NULL), 1000);
+	cr_expect_eq(number_at(memory, "n_batch", NULL), 64);
+	cr_expect(json_is_true(json_object_get(memory, "fits")));
+	json_int_t width =
+		number_at(json, "hparams", "n_head_kv") * number_at(json, "hparams", "head_dim");
+	json_int_t token = 2 * width * number_at(json, "hparams", "n_layer"); /* elements */
+	cr_expect_eq(number_at(memory, "kv_bytes", NULL), 1024 * token * 4, "in blocks of 32");
+	const double bytes[] = {2, 4, 36.0 / 32, 20.0 / 32}; /* f16 f32 q8_0 q4_0 */
+	json_t *types = json_object_get(memory, "kv_types"), *type;
+	size_t i;
+	cr_assert_eq(json_array_size(types), ARRAY_COUNT(bytes));
+	json_array_foreach (types, i, type)
+		cr_expect_eq((double)number_at(type, "bytes_per_1000_tokens", NULL),
+			1000 * (double)token * bytes[i]);
+	json_t *chunks = json_object_get(memory, "chunks");
+	cr_expect_lt(number_at(json_array_get(chunks, 0), "scratch_bytes", NULL),
+		number_at(json_array_get(chunks, 1), "scratch_bytes", NULL));
+	cr_expect_eq(number_at(memory, "largest_n_ctx", NULL),
+		number_at(json, "hparams", "n_ctx_train") > 1000
+			? number_at(json, "hparams", "n_ctx_train")
+			: 1000);
+	json_decref(json);
+	release(&r);
+	expect_failure(run("info", "-dev", "no such device"), 4, "no such device");
+}
+
+Test(command, override_kv)
+{
+	struct result r = run("info", "--json", CPU, "--override-kv", "general.name=str:renamed",
+		"--override-kv", "llama.context_length=int:77");
+	json_t *json = parse_json(&r);
+	cr_expect_str_eq(json_string_value(json_object_get(json, "name")), "renamed");
+	cr_expect_eq(number_at(json, "hparams", "n_ctx_train"), 77);
+	json_decref(json);
+	release(&r);
+	expect_failure(run("tokenize", "-p", "a", "--override-kv", "a=int"), 2, "KEY=TYPE:VALUE");
+	expect_failure(run("-p", "a", CPU, "--override-kv", "llama.block_count=int:-1"), 5,
+		"llama.block_count");
+}
+
 Test(command, info_of_a_vocabulary)
 {
 	SKIP_WITHOUT("tokenizers/ggml-vocab-gpt-2.gguf");

@@ -25,6 +25,7 @@ static const struct room {
 	{"tools/lapilli/", 70, "programs"},
 	{"src/check_model.", 65, "check of a model"},
 	{"src/session.", 60, "session"},
+	{"src/session_memory.", 60, "session"},
 	{"src/generate.", 60, "session"},
 	{"src/engine.", 60, "session"},
 	{"src/check.", 50, "check"},

@@ -3,6 +3,7 @@
 #include "check.h"
 #include "support.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -172,13 +173,14 @@ Test(vk_kernels, rows_of_a_matmul_are_independent)
 	rows_compare(&t, N_ROWS, 0, "matmul");
 }
 
-Test(vk_kernels, rows_of_an_attention_are_independent)
+static void attention_compare(uint32_t window, float softcap, bool with_sinks)
 {
 	enum { N_ROWS = 19, HEADS = 4, HEADS_KV = 2, DIM = 32, BLOCKS = 5, FIRST = 115 };
 	struct rows_case t = {0};
 	struct kv_layer kv = {.k_type = KV_F32, .v_type = KV_F32};
 	struct kv_shape shape = {HEADS, HEADS_KV, DIM, {0}, BLOCKS, BLOCKS * KV_BLOCK};
-	float *k, *v;
+	struct view sinks_view;
+	float *k, *v, *sinks;
 	uint32_t *table;
 	size_t n_cache = BLOCKS * KV_BLOCK * HEADS_KV * DIM;
 	rows_start(&t, N_ROWS);
@@ -188,13 +190,128 @@ Test(vk_kernels, rows_of_an_attention_are_independent)
 	kv.v = shared(t.b, n_cache * sizeof(float), &v);
 	shape.table = shared(t.b, BLOCKS * sizeof *table, &table);
 	t.views[2] = q.view, t.views[3] = out.view, t.views[4] = kv.k, t.views[5] = kv.v;
-	t.views[6] = shape.table;
+	sinks_view = shared(t.b, HEADS * sizeof *sinks, &sinks);
+	t.views[6] = shape.table, t.views[7] = sinks_view;
 	t.n = q.stride, t.n_out = out.stride;
 	random_floats(t.x, N_ROWS * q.stride, &t.state);
 	random_floats(k, n_cache, &t.state);
 	random_floats(v, n_cache, &t.state);
+	random_floats(sinks, HEADS, &t.state);
 	for (unsigned i = 0; i < BLOCKS; i++)
 		table[i] = BLOCKS - 1 - i;
-	plan_attention(&t.plan, out, q, &kv, &shape, &(struct attention){.scale = 0.5f});
+	struct weights w = {.name = "sinks",
+		.weight = WEIGHT_f32,
+		.n_rows = 1,
+		.n_cols = HEADS,
+		.rows_per_chunk = 1,
+		.n_chunks = 1,
+		.chunks = &sinks_view};
+	plan_attention(&t.plan, out, q, &kv, &shape,
+		&(struct attention){.scale = 0.5f,
+			.softcap = softcap,
+			.window = window,
+			.sinks = with_sinks ? &w : NULL});
 	rows_compare(&t, N_ROWS, FIRST, "attn_prefill");
+}
+
+Test(vk_kernels, rows_of_an_attention_are_independent)
+{
+	attention_compare(0, 0, false);
+	attention_compare(7, 0, false);
+	attention_compare(33, 2, true);
+}
+
+/* ---- OB-04: a quantised cache at a large head size ---------------------------------------------- */
+
+/* The value type loses what its quantiser loses, and no more: rope_kv stores sine waves, attention reads
+ * them, and a softmax in double over the decoded cache says what it should have found. */
+static void quantised_attention(
+	enum role role, uint32_t dim, enum kv_type k_type, enum kv_type v_type)
+{
+	enum {
+		HEADS = 16,
+		HEADS_KV = 4,
+		N = 40,
+		BLOCKS = 2,
+		N_CACHE = BLOCKS * KV_BLOCK * HEADS_KV
+	};
+	const uint32_t width = HEADS_KV * dim, n_q = HEADS * dim;
+	struct rows_case t = {0};
+	struct lap_error err;
+	struct kv_layer kv = {.k_type = k_type, .v_type = v_type};
+	struct kv_shape shape = {HEADS, HEADS_KV, dim, {0}, BLOCKS, BLOCKS * KV_BLOCK};
+	uint8_t *k, *v;
+	float *input, *rotated, *result;
+	uint32_t *table;
+	rows_start(&t, N);
+	struct rows qkv = shared_rows(t.b, N, n_q + 2 * width, &input);
+	struct rows q = shared_rows(t.b, N, n_q, &rotated), out = shared_rows(t.b, N, n_q, &result);
+	kv.k = shared(t.b, kv_bytes(k_type, N_CACHE * dim), &k);
+	kv.v = shared(t.b, kv_bytes(v_type, N_CACHE * dim), &v);
+	shape.table = shared(t.b, BLOCKS * sizeof *table, &table);
+	struct attention a = {.scale = 1 / sqrtf((float)dim)};
+	a.partial = shared(t.b, (uint64_t)N * HEADS * (2 + dim) * sizeof(float), &(float *){NULL});
+	for (uint32_t i = 0; i < N * qkv.stride; i++)
+		input[i] = sinf(0.1f * (float)i);
+	for (uint32_t i = 0; i < BLOCKS; i++)
+		table[i] = BLOCKS - 1 - i;
+	for (uint32_t i = 0; i < N; i++)
+		t.step_rows[i] = (struct step_row){.pos = i};
+	*t.header = (struct step_header){.n_rows = N, .n_kv = N};
+	struct runnable *r;
+	t.plan.role = role;
+	plan_rope_kv(&t.plan, q, &kv, &shape, qkv, n_q, n_q + width,
+		&(struct rope){.table = shape.table});
+	plan_attention(&t.plan, out, q, &kv, &shape, &a);
+	cr_assert_eq(t.b->ops->prepare(t.b, &t.plan, false, &r, &err), LAP_OK, "%s", err.text);
+	run_plan(t.b, r);
+	for (uint32_t row = 0; row < N; row += 13)
+		for (uint32_t head = 0; head < HEADS; head++) {
+			double sum = 0, weights[N], worst = 0;
+			float cell[MAX_HEAD_DIM], wanted[MAX_HEAD_DIM];
+			double expected[MAX_HEAD_DIM] = {0};
+			for (uint32_t pos = 0; pos <= row; pos++) {
+				size_t at = ((table[pos / KV_BLOCK] * KV_BLOCK + pos % KV_BLOCK) *
+							    HEADS_KV +
+						    head / 4) *
+					dim;
+				double score = 0;
+				kv_load(k_type, k, at, dim, cell);
+				for (uint32_t i = 0; i < dim; i++)
+					score += (double)cell[i] *
+						(double)rotated[row * q.stride + head * dim + i];
+				sum += weights[pos] = exp(score * (double)a.scale);
+				kv_load(v_type, v, at, dim, cell);
+				memcpy(wanted,
+					input + pos * qkv.stride + n_q + width + head / 4 * dim,
+					dim * sizeof(float));
+				for (uint32_t i = 0; i < dim; i++) {
+					expected[i] += weights[pos] * (double)cell[i];
+					worst = fmax(worst, fabs((double)(cell[i] - wanted[i])));
+				}
+			}
+			cr_assert_leq(worst, v_type == KV_Q4_0 ? 1.01 / 8 : 1.01 / 254);
+			for (uint32_t i = 0; i < dim; i++)
+				cr_assert_leq(
+					fabs((double)result[row * out.stride + head * dim + i] -
+						expected[i] / sum),
+					1e-3);
+		}
+	t.b->ops->release(t.b, r);
+	plan_free(&t.plan);
+	struct view all[] = {t.plan.step, t.plan.sizes, qkv.view, q.view, out.view, kv.k, kv.v,
+		shape.table, a.partial};
+	for (unsigned i = 0; i < ARRAY_COUNT(all); i++)
+		t.b->ops->buffer_destroy(t.b, all[i].buffer);
+	t.b->ops->close(t.b);
+}
+
+Test(vk_kernels, quantised_values_at_head_size_256)
+{
+	for (enum kv_type v = KV_Q8_0; v <= KV_Q4_0; v++) {
+		quantised_attention(ROLE_DECODE, 256, KV_F16, v);
+		quantised_attention(ROLE_PREFILL, 256, KV_Q8_0, v);
+	}
+	quantised_attention(ROLE_PREFILL, 64, KV_F16, KV_Q4_0);
+	quantised_attention(ROLE_DECODE, 128, KV_Q4_0, KV_F16);
 }

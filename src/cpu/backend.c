@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct buffer {
 	uint8_t *data;
@@ -51,6 +52,14 @@ static enum lap_status cpu_buffer_create(struct backend *b, uint64_t n_bytes, en
 	b->device_bytes += n_bytes;
 	*buffer = made;
 	return LAP_OK;
+}
+
+/* What the machine has; 0 where the system does not say. */
+static uint64_t cpu_available(struct backend *b)
+{
+	(void)b;
+	long n_pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
+	return n_pages > 0 && page_bytes > 0 ? (uint64_t)n_pages * (uint64_t)page_bytes : 0;
 }
 
 static struct buffer *cpu_buffer_import(struct backend *b, const void *bytes, uint64_t n_bytes)
@@ -174,6 +183,7 @@ enum lap_status cpu_open(struct backend **backend, struct lap_error *err)
 	static const struct backend_ops ops = {
 		.close = cpu_close,
 		.buffer_create = cpu_buffer_create,
+		.available = cpu_available,
 		.buffer_import = cpu_buffer_import,
 		.buffer_destroy = cpu_buffer_destroy,
 		.buffer_map = cpu_buffer_map,

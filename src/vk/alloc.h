@@ -15,4 +15,9 @@ bool vk_allocation_fails(void);
  * were left of the n before. */
 int vk_fail_allocation_after(int n);
 
+/* For tests: allocations of device memory beyond n_bytes fail, as on a device whose memory is in pieces;
+ * 0: none does. */
+void vk_fail_allocation_above(uint64_t n_bytes);
+bool vk_allocation_too_large(uint64_t n_bytes);
+
 #endif

@@ -52,6 +52,7 @@ static enum lap_status vk_wait(struct backend *b, uint64_t ticket, struct lap_er
 static const struct backend_ops vk_ops = {
 	.close = vk_close,
 	.buffer_create = buffer_create,
+	.available = memory_available,
 	.buffer_import = vk_import,
 	.buffer_destroy = buffer_destroy,
 	.buffer_map = buffer_map,
@@ -186,9 +187,9 @@ static enum lap_status open_all(
 		status = pipelines_open(v, err);
 	if (status)
 		return status;
+	bool no_subgroup = options->no_subgroup || is_set("LAPILLI_NO_SUBGROUP");
 	/* The subgroup variants give each lane of 4 a result to store. */
-	v->subgroup =
-		v->info.subgroup_arithmetic && v->info.subgroup_min >= 4 && !options->no_subgroup;
+	v->subgroup = v->info.subgroup_arithmetic && v->info.subgroup_min >= 4 && !no_subgroup;
 	v->base.device = &v->info;
 	v->base.name = v->info.name;
 	v->base.max_buffer_bytes = view_limit(v, options->max_chunk_bytes);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "alloc.h"
+#include "device.h"
 #include "run.h"
 #include "staging.h"
 
@@ -83,6 +84,31 @@ static bool has_shared_heap(const struct vk *v)
 		(v->info.type == LAP_DEVICE_INTEGRATED || v->info.type == LAP_DEVICE_CPU);
 }
 
+/* The heaps that weights may lie in, as large as the driver lets this process fill them. */
+uint64_t memory_available(struct backend *b)
+{
+	struct vk *v = (struct vk *)b;
+	VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
+	bool has_budget = device_has_extension(v->physical, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+	VkPhysicalDeviceMemoryProperties2 properties = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2,
+		.pNext = has_budget ? &budget : NULL};
+	vkGetPhysicalDeviceMemoryProperties2(v->physical, &properties);
+	const VkPhysicalDeviceMemoryProperties *p = &properties.memoryProperties;
+	uint32_t types[MAX_MEMORY_TYPES], seen = 0;
+	uint32_t n_types =
+		memory_types_rank(p, UINT32_MAX, MEMORY_DEVICE, has_shared_heap(v), types);
+	uint64_t n_bytes = 0;
+	for (uint32_t i = 0; i < n_types; i++) {
+		uint32_t heap = p->memoryTypes[types[i]].heapIndex;
+		if (!(seen >> heap & 1))
+			n_bytes += has_budget ? budget.heapBudget[heap] : p->memoryHeaps[heap].size;
+		seen |= 1u << heap;
+	}
+	return n_bytes;
+}
+
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
 static bool block_create(struct vk *v, uint32_t type, uint64_t n_bytes, enum memory kind,
@@ -94,7 +120,7 @@ static bool block_create(struct vk *v, uint32_t type, uint64_t n_bytes, enum mem
 	if (!block || !gap)
 		goto failed;
 	*result = VK_ERROR_OUT_OF_DEVICE_MEMORY;
-	if (vk_allocation_fails())
+	if (vk_allocation_fails() || vk_allocation_too_large(n_bytes))
 		goto failed;
 	*block = (struct block){.n_bytes = n_bytes,
 		.type = type,

@@ -35,6 +35,7 @@ enum lap_status buffer_create_raw(struct vk *v, uint64_t n_bytes, enum memory me
 /* As in struct backend_ops. */
 enum lap_status buffer_create(struct backend *b, uint64_t n_bytes, enum memory memory,
 	const char *label, struct buffer **buffer, struct lap_error *err);
+uint64_t memory_available(struct backend *b);
 void buffer_destroy(struct backend *b, struct buffer *buffer);
 void *buffer_map(struct buffer *buffer);
 enum lap_status buffer_write(struct backend *b, struct view to, const void *bytes, uint64_t n_bytes,

@@ -268,7 +268,7 @@ int command_generate(const struct options *o)
 	}
 	interrupt_install(); /* after the text, for which a terminal may keep us waiting */
 	if (!status)
-		status = source_model(o, false, &model, &err);
+		status = source_model(o, SOURCE_MODEL, &model, &err);
 	if (!status)
 		status = generate(o, model, &text, given, &err);
 	lap_model_close(model);

@@ -1,4 +1,5 @@
-/* `lapilli info`: what a model file holds; its weights go to no device. */
+/* `lapilli info`: what a model file holds, and what it would take of a device; no weights go there, so
+ * that this also answers for models that do not fit. */
 #include <string.h>
 
 #include "commands.h"
@@ -45,6 +46,103 @@ static json_t *tensor_json(const struct lap_tensor_info *tensor)
 		tensor->format, "dims", dims, "bytes", (json_int_t)tensor->n_bytes);
 }
 
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+static const struct {
+	const char *name;
+	enum lap_kv_type type;
+} kv_types[] = {
+	{"f16", LAP_KV_F16}, {"f32", LAP_KV_F32}, {"q8_0", LAP_KV_Q8_0}, {"q4_0", LAP_KV_Q4_0}};
+
+static const uint32_t chunk_sizes[] = {32, 128, 512, 2048};
+
+enum { N_KV_TYPES = ARRAY_COUNT(kv_types), N_CHUNK_SIZES = ARRAY_COUNT(chunk_sizes) };
+
+/* The session of the options, and the same with other KV types and other chunks. A KV type that the
+ * heads do not fit has no bytes. */
+struct memory {
+	struct lap_memory_plan asked, by_type[N_KV_TYPES], by_chunk[N_CHUNK_SIZES];
+};
+
+static enum lap_status plan_memory(struct lap_model *model, const struct options *o,
+	struct memory *memory, struct lap_error *err)
+{
+	const struct lap_session_options asked = source_session(o);
+	enum lap_status status = lap_session_memory(model, &asked, &memory->asked, err);
+	for (size_t i = 0; i < N_KV_TYPES && !status; i++) {
+		struct lap_session_options other = asked;
+		other.type_k = other.type_v = kv_types[i].type;
+		status = lap_session_memory(model, &other, &memory->by_type[i], err);
+		if (status == LAP_USAGE) {
+			memory->by_type[i] = (struct lap_memory_plan){0};
+			status = LAP_OK;
+		}
+	}
+	for (size_t i = 0; i < N_CHUNK_SIZES && !status; i++) {
+		struct lap_session_options other = asked;
+		other.n_batch = chunk_sizes[i];
+		status = lap_session_memory(model, &other, &memory->by_chunk[i], err);
+	}
+	return status;
+}
+
+static json_t *memory_json(const struct lap_model_info *m, const struct memory *memory)
+{
+	const struct lap_memory_plan *p = &memory->asked;
+	json_t *json = json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:b, s:I}",
+		"device", text_json(m->device_name), "n_ctx", (json_int_t)p->n_ctx, "n_batch",
+		(json_int_t)p->n_batch, "weight_bytes", (json_int_t)p->weight_bytes, "kv_bytes",
+		(json_int_t)p->kv_bytes, "scratch_bytes", (json_int_t)p->scratch_bytes,
+		"largest_buffer_bytes", (json_int_t)p->largest_buffer_bytes, "largest_buffer",
+		p->largest_buffer, "max_buffer_bytes", (json_int_t)p->max_buffer_bytes,
+		"available_bytes", (json_int_t)p->available_bytes, "fits", p->fits, "largest_n_ctx",
+		(json_int_t)p->largest_n_ctx);
+	json_t *types = json_array(), *chunks = json_array();
+	for (size_t i = 0; i < N_KV_TYPES; i++)
+		if (memory->by_type[i].n_ctx)
+			json_array_append_new(types,
+				json_pack("{s:s, s:I, s:I, s:I}", "type", kv_types[i].name,
+					"bytes_per_1000_tokens",
+					(json_int_t)(1000 * memory->by_type[i].kv_token_bytes),
+					"kv_bytes", (json_int_t)memory->by_type[i].kv_bytes,
+					"largest_n_ctx",
+					(json_int_t)memory->by_type[i].largest_n_ctx));
+	for (size_t i = 0; i < N_CHUNK_SIZES; i++)
+		json_array_append_new(chunks,
+			json_pack("{s:I, s:I}", "n_batch", (json_int_t)chunk_sizes[i],
+				"scratch_bytes", (json_int_t)memory->by_chunk[i].scratch_bytes));
+	json_object_set_new(json, "kv_types", types);
+	json_object_set_new(json, "chunks", chunks);
+	return json;
+}
+
+static void print_memory(const struct lap_model_info *m, const struct memory *memory)
+{
+	const struct lap_memory_plan *p = &memory->asked;
+	out_printf("\nmemory on %s, of which %s can be used\n", m->device_name,
+		p->available_bytes ? bytes_text(p->available_bytes) : "an unknown part");
+	out_printf("  weights     %s\n", bytes_text(p->weight_bytes));
+	out_printf("  KV cache    %s for %u tokens\n", bytes_text(p->kv_bytes), p->n_ctx);
+	for (size_t i = 0; i < N_KV_TYPES; i++)
+		if (memory->by_type[i].n_ctx)
+			out_printf("    %-6s    %s for each 1000 tokens; the largest context that "
+				   "fits: "
+				   "%u\n",
+				kv_types[i].name,
+				bytes_text(1000 * memory->by_type[i].kv_token_bytes),
+				memory->by_type[i].largest_n_ctx);
+	out_printf("  scratch     %s\n", bytes_text(p->scratch_bytes));
+	for (size_t i = 0; i < N_CHUNK_SIZES; i++)
+		out_printf("    -b %-4u   %s\n", chunk_sizes[i],
+			bytes_text(memory->by_chunk[i].scratch_bytes));
+	out_printf("  largest buffer  %s, %s; the device can bind %s at once\n", p->largest_buffer,
+		bytes_text(p->largest_buffer_bytes), bytes_text(p->max_buffer_bytes));
+	out_printf("  fits        %s; the largest context with these options: %u tokens\n",
+		p->fits ? "yes" : "no", p->largest_n_ctx);
+}
+
+/* ---- the file -------------------------------------------------------------------------------- */
+
 static json_t *info_json(const struct lap_model_info *m, const char *refused)
 {
 	json_t *json = json_pack("{s:o, s:o, s:o, s:I, s:I, s:I}", "path", text_json(m->path),
@@ -58,6 +156,9 @@ static json_t *info_json(const struct lap_model_info *m, const char *refused)
 		(json_int_t)m->n_head_kv, "head_dim", (json_int_t)m->head_dim, "n_rot",
 		(json_int_t)m->n_rot, "rope_theta", (double)m->rope_theta, "rms_eps",
 		(double)m->rms_eps);
+	json_object_set_new(hparams, "n_expert", json_integer((json_int_t)m->n_expert));
+	json_object_set_new(hparams, "n_expert_used", json_integer((json_int_t)m->n_expert_used));
+	json_object_set_new(hparams, "n_window", json_integer((json_int_t)m->n_window));
 	json_t *tokenizer = json_pack("{s:o, s:o, s:i, s:i, s:b, s:b, s:o}", "model",
 		text_json(m->tokenizer), "pre", text_json(m->pre_tokenizer), "bos", m->bos, "eos",
 		m->eos, "add_bos", m->add_bos, "add_eos", m->add_eos, "chat_template",
@@ -98,6 +199,11 @@ static void print_info(const struct lap_model_info *m, const char *refused, bool
 			m->n_ff);
 		out_printf("attention     %u heads of %u, %u for keys and values\n", m->n_head,
 			m->head_dim, m->n_head_kv);
+		if (m->n_expert)
+			out_printf("experts       %u, %u used for a token\n", m->n_expert,
+				m->n_expert_used);
+		if (m->n_window)
+			out_printf("window        %u tokens\n", m->n_window);
 		out_printf(
 			"rope          %u dimensions, theta %g\n", m->n_rot, (double)m->rope_theta);
 		out_printf("rms epsilon   %g\n", (double)m->rms_eps);
@@ -128,16 +234,20 @@ static void print_info(const struct lap_model_info *m, const char *refused, bool
 		out_printf("\n%s\n", m->chat_template);
 }
 
-/* Opens the file for the CPU, which maps the weights in place; a file that cannot run there may still
- * be read as a vocabulary, and *refused then says why it cannot run. */
+/* Opens the file without its weights, for the device asked for or, where there is none and none was
+ * asked for, for the CPU. A file that cannot run may still be read as a vocabulary, and *refused then
+ * says why it cannot. */
 static enum lap_status open_source(const struct options *o, struct lap_model **model,
 	struct lap_error *refused, struct lap_error *err)
 {
-	struct options on_cpu = *o;
-	on_cpu.device = "cpu";
-	enum lap_status status = source_model(&on_cpu, false, model, refused);
+	enum lap_status status = source_model(o, SOURCE_NO_WEIGHTS, model, refused);
+	if (status == LAP_NO_DEVICE && !o->device) {
+		struct options on_cpu = *o;
+		on_cpu.device = "cpu";
+		status = source_model(&on_cpu, SOURCE_NO_WEIGHTS, model, refused);
+	}
 	if (status == LAP_BAD_MODEL)
-		return source_model(o, true, model, err);
+		return source_model(o, SOURCE_VOCABULARY, model, err);
 	if (status)
 		*err = *refused;
 	else
@@ -149,13 +259,23 @@ int command_info(const struct options *o)
 {
 	struct lap_model *model;
 	struct lap_error err, refused;
+	struct memory memory;
 	if (open_source(o, &model, &refused, &err))
 		return report(&err);
+	const struct lap_model_info *m = lap_model_info(model);
+	const bool runs = !refused.text[0];
 	int status = LAP_OK;
-	if (o->json)
-		status = out_json(info_json(lap_model_info(model), refused.text));
-	else
-		print_info(lap_model_info(model), refused.text, o->verbose);
+	if (runs && plan_memory(model, o, &memory, &err)) {
+		status = report(&err);
+	} else if (o->json) {
+		json_t *json = info_json(m, refused.text);
+		json_object_set_new(json, "memory", runs ? memory_json(m, &memory) : json_null());
+		status = out_json(json);
+	} else {
+		print_info(m, refused.text, o->verbose);
+		if (runs)
+			print_memory(m, &memory);
+	}
 	lap_model_close(model);
 	return status;
 }

@@ -48,7 +48,7 @@ int command_logits(const struct options *o)
 	float *values = NULL;
 	struct lap_session_options options = source_session(o);
 	options.logits_all = true;
-	enum lap_status status = source_model(o, false, &model, &err);
+	enum lap_status status = source_model(o, SOURCE_MODEL, &model, &err);
 	if (!status)
 		status = lap_session_create(model, &options, &session, &err);
 	if (!status) {

@@ -58,12 +58,16 @@ static enum lap_status open_model(const struct options *o, struct lap_model_opti
 	return status;
 }
 
-enum lap_status source_model(
-	const struct options *o, bool vocab_only, struct lap_model **model, struct lap_error *err)
+enum lap_status source_model(const struct options *o, enum source_part part,
+	struct lap_model **model, struct lap_error *err)
 {
 	enum lap_status status = open_model(o,
-		(struct lap_model_options){.device = o->device, .vocab_only = vocab_only}, model,
-		err);
+		(struct lap_model_options){
+			.device = o->device,
+			.vocab_only = part == SOURCE_VOCABULARY,
+			.no_weights = part == SOURCE_NO_WEIGHTS,
+		},
+		model, err);
 	if (status == LAP_NO_DEVICE && !o->device) {
 		const struct lap_error why = *err;
 		fail(err, status, "%.600s. " NO_DEVICE_ADVICE, why.text);

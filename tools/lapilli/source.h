@@ -6,11 +6,13 @@
 #include "base.h"
 #include "options.h"
 
-/* Opens the model of -m, or the embedded one; release with lap_model_close. vocab_only as in struct
- * lap_model_options. When weights take longer than a second to load, a terminal on standard error
- * shows a bar. A ^C stops the load (LAP_ERROR). */
-enum lap_status source_model(
-	const struct options *o, bool vocab_only, struct lap_model **model, struct lap_error *err);
+/* How much of a model a command needs: see struct lap_model_options. */
+enum source_part { SOURCE_MODEL, SOURCE_NO_WEIGHTS, SOURCE_VOCABULARY };
+
+/* Opens the model of -m, or the embedded one; release with lap_model_close. When weights take longer
+ * than a second to load, a terminal on standard error shows a bar. A ^C stops the load (LAP_ERROR). */
+enum lap_status source_model(const struct options *o, enum source_part part,
+	struct lap_model **model, struct lap_error *err);
 
 /* The same on the CPU, for a judge of what a device that binds max_chunk_bytes at once computes. */
 enum lap_status source_reference(const struct options *o, uint64_t max_chunk_bytes,

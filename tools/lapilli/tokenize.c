@@ -150,7 +150,7 @@ int command_tokenize(const struct options *o)
 		status =
 			fail(&err, LAP_USAGE, "tokenize needs one of -p, -f, --jsonl and --decode");
 	if (!status)
-		status = source_model(o, true, &model, &err);
+		status = source_model(o, SOURCE_VOCABULARY, &model, &err);
 	if (!status && o->jsonl)
 		status = print_lines(o, model, &err);
 	else if (!status && o->decode.ids)

@@ -128,7 +128,7 @@ static enum lap_status check_plans(struct table *t, struct lap_error *err)
 	struct lap_session_options options = {.n_ctx = 160, .n_batch = 32};
 	int32_t tokens[N_MODEL_ROWS] = {0};
 	uint32_t n = 0;
-	enum lap_status status = source_model(t->o, false, &models[0], err);
+	enum lap_status status = source_model(t->o, SOURCE_MODEL, &models[0], err);
 	if (!status) /* the same chunks, so that the plans have the same ops */
 		status = source_reference(
 			t->o, models[0]->backend->max_buffer_bytes, &models[1], err);

@@ -1,0 +1,333 @@
+/* Sizes of a session's buffers, their sums, and the context that fits: see session_memory.h. */
+#include "session_memory.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "kv.h"
+
+#define DEFAULT_N_CTX   4096  /* tokens, where the model allows as many */
+#define DEFAULT_N_BATCH 512   /* rows of a prefill step */
+#define MAX_ROWS        65535 /* of a step: workgroups along one axis of a dispatch */
+#define LOGITS_N_BATCH  64    /* the same where every row gets logits: they are large */
+#define BUFFER_UNIT     256   /* bytes that every buffer is rounded up to */
+
+/* ---- shape ---- */
+
+uint32_t model_window(const struct model *m)
+{
+	uint32_t window = 0;
+	for (uint32_t il = 0; il < m->h.n_layer; il++)
+		if (m->layers[il].window > window)
+			window = m->layers[il].window;
+	return window;
+}
+
+/* In the full block table every block is there; window layers go round in fewer blocks, enough for what
+ * a chunk writes and what its first row looks back to. */
+static void shape_tables(struct lap_session *s)
+{
+	const struct hparams *h = &s->m->model->h;
+	const uint32_t n_blocks = (s->n_ctx - 1) / KV_BLOCK + 1, window = model_window(s->m->model);
+	if (window && window < s->n_ctx) {
+		uint32_t n_ring = (window + s->n_batch - 1) / KV_BLOCK + 1;
+		if (n_ring < n_blocks)
+			s->n_window_positions = n_ring * KV_BLOCK;
+	}
+	s->kv.full = (struct kv_shape){
+		.n_head = h->n_head,
+		.n_head_kv = h->n_head_kv,
+		.head_dim = h->head_dim,
+		.n_blocks = n_blocks,
+		.n_ctx = s->n_ctx,
+	};
+	s->kv.window = s->kv.full;
+}
+
+static bool is_quantised(enum lap_kv_type type)
+{
+	return type == LAP_KV_Q8_0 || type == LAP_KV_Q4_0;
+}
+
+/* Quantised rows of K and V are cut into units, which heads must fill. */
+static enum lap_status check_kv_types(
+	const struct model *m, const struct lap_session_options *o, struct lap_error *err)
+{
+	if ((is_quantised(o->type_k) || is_quantised(o->type_v)) && m->h.head_dim % KV_UNIT)
+		return fail(err, LAP_USAGE,
+			"heads of %u elements cannot be kept as q8_0 or q4_0, expected a multiple "
+			"of %u: use f16 or f32",
+			(unsigned)m->h.head_dim, (unsigned)KV_UNIT);
+	return LAP_OK;
+}
+
+/* Rows of a step whose activations the backend can bind, at least 1, at most MAX_ROWS. */
+static uint32_t rows_that_fit(const struct lap_session *s)
+{
+	struct activations a;
+	struct activation_shape list[N_ACTIVATIONS];
+	const uint64_t max_bytes = s->m->backend->max_buffer_bytes;
+	activations_shape(&a, s->m->model, list);
+	uint64_t n = MAX_ROWS;
+	for (size_t i = 0; i < N_ACTIVATIONS; i++) {
+		const struct activation_shape *shape = &list[i];
+		uint64_t row_bytes = (uint64_t)shape->rows->stride * shape->per_row * sizeof(float);
+		bool one_row = shape->rows == &a.logits && !s->logits_all;
+		if (row_bytes && !one_row && n * row_bytes > max_bytes)
+			n = max_bytes / row_bytes;
+		if (row_bytes && n * shape->per_row > MAX_ROWS)
+			n = MAX_ROWS / shape->per_row;
+	}
+	return n ? (uint32_t)n : 1;
+}
+
+/* Learned positions end where their table ends. */
+static void limit_context(struct lap_session *s)
+{
+	const struct tensor *positions = &s->m->model->position_embd;
+	if (positions->data && s->n_ctx > positions->n_rows)
+		s->n_ctx = positions->n_rows;
+}
+
+enum lap_status session_shape(struct lap_session *s, struct lap_model *m,
+	const struct lap_session_options *o, struct lap_error *err)
+{
+	if (!m->model)
+		return fail(err, LAP_USAGE, "%s was opened for its vocabulary only", m->info.path);
+	uint32_t n_ctx_train = m->model->h.n_ctx_train, n_layer = m->model->h.n_layer;
+	enum lap_status status = check_kv_types(m->model, o, err);
+	if (status)
+		return status;
+	s->m = m;
+	s->n_ctx = o->n_ctx ? o->n_ctx : n_ctx_train < DEFAULT_N_CTX ? n_ctx_train : DEFAULT_N_CTX;
+	limit_context(s);
+	s->n_batch = o->n_batch ? o->n_batch : DEFAULT_N_BATCH;
+	s->logits_all = o->logits_all;
+	if (s->logits_all && s->n_batch > LOGITS_N_BATCH)
+		s->n_batch = LOGITS_N_BATCH;
+	if (s->n_batch > s->n_ctx)
+		s->n_batch = s->n_ctx;
+	uint32_t n_fit = rows_that_fit(s);
+	if (s->n_batch > n_fit)
+		s->n_batch = n_fit;
+	shape_tables(s);
+	s->kv.layers = array_alloc(n_layer, sizeof(*s->kv.layers));
+	if (!s->kv.layers)
+		return fail_memory(err, "the KV cache's list", n_layer * sizeof(*s->kv.layers));
+	for (uint32_t il = 0; il < n_layer; il++) {
+		s->kv.layers[il].k_type = (enum kv_type)o->type_k;
+		s->kv.layers[il].v_type = (enum kv_type)o->type_v;
+	}
+	return LAP_OK;
+}
+
+/* ---- the list of buffers ---- */
+
+struct visit {
+	session_need_fn *fn;
+	void *user;
+	struct lap_error *err;
+};
+
+static enum lap_status visit_activations(struct lap_session *s, const struct visit *v)
+{
+	struct activation_shape list[N_ACTIVATIONS];
+	activations_shape(&s->activations, s->m->model, list);
+	enum lap_status status = LAP_OK;
+	for (size_t i = 0; i < N_ACTIVATIONS && !status; i++) {
+		struct rows *rows = list[i].rows;
+		uint64_t n_rows = (uint64_t)s->n_batch * list[i].per_row;
+		if (rows == &s->activations.logits && !s->logits_all)
+			n_rows = 1;
+		const struct session_need need = {&rows->view,
+			n_rows * rows->stride * sizeof(float), MEMORY_DEVICE, list[i].name, false};
+		if (rows->n)
+			status = v->fn(v->user, &need, v->err);
+	}
+	return status;
+}
+
+/* Goes round in the cache of window layers. */
+static bool in_ring(const struct lap_session *s, uint32_t il)
+{
+	return s->m->model->layers[il].window && s->n_window_positions;
+}
+
+/* Bytes of one position's keys (i 0) or values (i 1); 0 for a layer that looks at another's. */
+static uint64_t position_bytes(const struct lap_session *s, uint32_t il, uint32_t i)
+{
+	const struct kv_layer *l = &s->kv.layers[il];
+	if (s->m->model->layers[il].kv_layer != il)
+		return 0;
+	return kv_bytes(i ? l->v_type : l->k_type, n_kv(&s->m->model->h));
+}
+
+static enum lap_status visit_kv(struct lap_session *s, const struct visit *v)
+{
+	const uint64_t n_full = (uint64_t)s->kv.full.n_blocks * KV_BLOCK;
+	enum lap_status status = LAP_OK;
+	for (uint32_t il = 0; il < s->m->model->h.n_layer; il++)
+		for (uint32_t i = 0; i < 2 && !status; i++) {
+			struct kv_layer *l = &s->kv.layers[il];
+			uint64_t n_positions = in_ring(s, il) ? s->n_window_positions : n_full;
+			const struct session_need need = {i ? &l->v : &l->k,
+				n_positions * position_bytes(s, il, i), MEMORY_DEVICE,
+				"a layer of the KV cache", true};
+			if (need.n_bytes)
+				status = v->fn(v->user, &need, v->err);
+		}
+	return status;
+}
+
+static enum lap_status visit_step(struct lap_session *s, const struct visit *v)
+{
+	const struct hparams *h = &s->m->model->h;
+	struct step_buffers *sb = &s->step_buffers;
+	const uint64_t n_slots = (uint64_t)s->n_batch * h->n_expert_used;
+	const uint64_t rope_bytes = (uint64_t)s->n_ctx * (h->n_rot / 2) * 2 * sizeof(float);
+	const uint64_t table_bytes = s->kv.full.n_blocks * sizeof(uint32_t);
+	const bool local = s->m->model->arch->flags & ARCH_LOCAL_ROPE;
+	const struct session_need list[] = {
+		{&s->kv.full.table, table_bytes, MEMORY_SHARED, "the block table", false},
+		{&s->kv.window.table, table_bytes, MEMORY_SHARED, "the block table of windows",
+			false},
+		{&sb->partial,
+			(uint64_t)h->n_head * attention_slices(s->n_ctx, 0) * (2 + h->head_dim) *
+				sizeof(float),
+			MEMORY_DEVICE, "partial attention", false},
+		{&sb->rope, rope_bytes, MEMORY_DEVICE, "the table of angles", false},
+		{&sb->rope_local, local ? rope_bytes : 0, MEMORY_DEVICE,
+			"the table of local angles", false},
+		{&sb->routes, n_slots * sizeof(struct expert_route), MEMORY_DEVICE, "routes",
+			false},
+		{&sb->tiles, n_slots ? expert_tiles_bytes(h->n_expert, (uint32_t)n_slots) : 0,
+			MEMORY_DEVICE, "experts' tiles", false},
+		{&s->tail.results, sizeof(struct sample_result), MEMORY_DEVICE, "sampled tokens",
+			false},
+		{&s->tail.scratch, (uint64_t)s->activations.logits.stride * sizeof(float),
+			MEMORY_DEVICE, "scaled logits", false},
+		{&s->tail.sequences, sizeof(struct sequence), MEMORY_SHARED, "the sequence", false},
+		{&s->tail.ring, RING_ENTRIES * sizeof(struct ring_entry), MEMORY_SHARED, "the ring",
+			false},
+		{&s->tail.history, ((uint64_t)s->n_ctx + h->n_vocab) * sizeof(uint32_t),
+			MEMORY_DEVICE, "the history", false},
+		{&s->prefill.step_view,
+			sizeof(struct step_header) + s->n_batch * sizeof(struct step_row),
+			MEMORY_SHARED, "the prefill step", false},
+		{&s->decode.step_view, sizeof(struct step_header) + sizeof(struct step_row),
+			MEMORY_SHARED, "the decode step", false},
+		{&s->prefill.sizes, MAX_SIZES * sizeof(struct dispatch_size), MEMORY_SHARED,
+			"the sizes of prefill", false},
+		{&s->decode.sizes, MAX_SIZES * sizeof(struct dispatch_size), MEMORY_SHARED,
+			"the sizes of decode", false},
+	};
+	enum lap_status status = LAP_OK;
+	for (size_t i = 0; i < ARRAY_COUNT(list) && !status; i++)
+		if (list[i].n_bytes) /* 0: the model has no use for it */
+			status = v->fn(v->user, &list[i], v->err);
+	return status;
+}
+
+enum lap_status session_each_buffer(
+	struct lap_session *s, session_need_fn *fn, void *user, struct lap_error *err)
+{
+	const struct visit v = {fn, user, err};
+	enum lap_status status = visit_activations(s, &v);
+	if (!status)
+		status = visit_kv(s, &v);
+	if (!status)
+		status = visit_step(s, &v);
+	return status;
+}
+
+/* ---- sums ---- */
+
+static enum lap_status add_need(void *user, const struct session_need *need, struct lap_error *err)
+{
+	struct lap_memory_plan *plan = user;
+	(void)err;
+	uint64_t n_bytes = (need->n_bytes + BUFFER_UNIT - 1) / BUFFER_UNIT * BUFFER_UNIT;
+	*(need->kv ? &plan->kv_bytes : &plan->scratch_bytes) += n_bytes;
+	if (need->n_bytes > plan->largest_buffer_bytes) {
+		plan->largest_buffer_bytes = need->n_bytes;
+		plan->largest_buffer = need->label;
+	}
+	return LAP_OK;
+}
+
+/* Everything of *plan but largest_n_ctx. */
+static enum lap_status measure(struct lap_model *m, const struct lap_session_options *options,
+	struct lap_memory_plan *plan, struct lap_error *err)
+{
+	struct backend *b = m->backend;
+	struct lap_session *s = calloc(1, sizeof(*s));
+	if (!s)
+		return fail_memory(err, "a session", sizeof(*s));
+	enum lap_status status = session_shape(s, m, options, err);
+	*plan = (struct lap_memory_plan){0};
+	if (!status)
+		status = session_each_buffer(s, add_need, plan, err);
+	if (!status) {
+		plan->n_ctx = s->n_ctx;
+		plan->n_batch = s->n_batch;
+		for (uint32_t il = 0; il < m->model->h.n_layer; il++)
+			for (uint32_t i = 0; i < 2 && !in_ring(s, il); i++)
+				plan->kv_token_bytes += position_bytes(s, il, i);
+		plan->weight_bytes = engine_weight_bytes(m);
+		plan->max_buffer_bytes = b->max_buffer_bytes;
+		plan->available_bytes = b->ops->available(b);
+		uint64_t total = plan->weight_bytes + plan->kv_bytes + plan->scratch_bytes;
+		plan->fits = plan->largest_buffer_bytes <= plan->max_buffer_bytes &&
+			(!plan->available_bytes || total <= plan->available_bytes);
+	}
+	free(s->kv.layers);
+	free(s);
+	return status;
+}
+
+enum lap_status lap_session_memory(struct lap_model *m, const struct lap_session_options *options,
+	struct lap_memory_plan *plan, struct lap_error *err)
+{
+	struct lap_session_options o = options ? *options : (struct lap_session_options){0};
+	enum lap_status status = measure(m, &o, plan, err);
+	if (status)
+		return status;
+	/* The largest context below `above` that fits; what fits, fits when it is shorter. */
+	uint32_t fits = 0, above = m->model->h.n_ctx_train;
+	above = (above < plan->n_ctx ? plan->n_ctx : above) + 1;
+	while (above - fits > 1 && !status) {
+		struct lap_memory_plan trial;
+		o.n_ctx = fits + (above - fits) / 2;
+		status = measure(m, &o, &trial, err);
+		*(trial.fits ? &fits : &above) = o.n_ctx;
+	}
+	plan->largest_n_ctx = fits;
+	return status;
+}
+
+const char *session_advice(struct lap_model *m, const struct lap_session_options *options,
+	char out[SESSION_ADVICE_BYTES])
+{
+	static const struct {
+		enum lap_kv_type type;
+		const char *text;
+	} types[] = {{LAP_KV_Q8_0, " with -ctk q8_0 -ctv q8_0"},
+		{LAP_KV_Q4_0, " with -ctk q4_0 -ctv q4_0"}};
+	struct lap_session_options o = *options;
+	struct lap_memory_plan plan;
+	size_t n = 0;
+	out[0] = '\0';
+	for (size_t i = 0; i <= ARRAY_COUNT(types); i++) {
+		if (i)
+			o.type_k = o.type_v = types[i - 1].type;
+		if (lap_session_memory(m, &o, &plan, NULL) || plan.largest_n_ctx == 0)
+			continue;
+		int more = snprintf(out + n, SESSION_ADVICE_BYTES - n, "%s-c %u%s",
+			n ? ", or " : "what fits: ", (unsigned)plan.largest_n_ctx,
+			i ? types[i - 1].text : "");
+		n += more > 0 ? (size_t)more : 0;
+	}
+	if (n == 0)
+		snprintf(out, SESSION_ADVICE_BYTES, "no context fits");
+	return out;
+}
