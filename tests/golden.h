@@ -24,8 +24,7 @@ static bool golden_supported(json_t *entry)
 	const char *arch = json_string_value(json_object_get(entry, "arch"));
 	size_t i;
 	json_t *type;
-	bool known = arch_find(arch, strlen(arch)) &&
-		!strstr(json_string_value(json_object_get(entry, "name")), "-moe");
+	bool known = arch_find(arch, strlen(arch));
 	json_array_foreach (json_object_get(entry, "types"), i, type) {
 		char padded[32], list[1024];
 		snprintf(padded, sizeof(padded), " %s ", json_string_value(type));
