@@ -92,8 +92,9 @@ static bool has(const struct weights *w)
 static uint32_t row_bytes(const struct weights *w)
 {
 	uint64_t n_bytes = 0;
-	if (!weight_row_bytes(w->weight, w->n_cols, &n_bytes) || n_bytes > UINT32_MAX)
-		assert(false && "rows of whole blocks, as model.c checks");
+	bool whole = weight_row_bytes(w->weight, w->n_cols, &n_bytes) && n_bytes <= UINT32_MAX;
+	assert(whole); /* rows of whole blocks, as model.c checks */
+	(void)whole;
 	return (uint32_t)n_bytes;
 }
 

@@ -225,6 +225,30 @@ Test(sizes, equal_ones_are_one_entry)
 	cr_assert_eq(entries[5].z, 4 + 5, "tiles of 8 slots, and one of each expert");
 }
 
+/* A window touches as many slices as it can straddle, however long the sequence is. */
+Test(sizes, windows_bound_the_slices)
+{
+	static const struct {
+		uint32_t window, n_kv, slices;
+	} cases[] = {{0, 1000 * ATTN_SLICE, 1000}, {1, 1000 * ATTN_SLICE, 1},
+		{2, 1000 * ATTN_SLICE, 2}, {ATTN_SLICE, 1000 * ATTN_SLICE, 2},
+		{ATTN_SLICE + 1, 1000 * ATTN_SLICE, 2}, {ATTN_SLICE + 2, 1000 * ATTN_SLICE, 3},
+		{ATTN_SLICE, ATTN_SLICE, 1}, {ATTN_SLICE + 2, ATTN_SLICE + 1, 2}};
+	for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+		struct dispatch_size size = {.rule = SIZE_KV,
+			.groups_x = 3,
+			.groups_y = 1,
+			.divisor = ATTN_SLICE,
+			.factor = 1,
+			.window = cases[i].window};
+		struct step_header step = {.n_rows = 5, .n_kv = cases[i].n_kv};
+		sizes_update(&size, 1, &step);
+		cr_expect(size.x == 3 && size.y == cases[i].slices && size.z == 5,
+			"window %u of %u: %u slices", cases[i].window, cases[i].n_kv, size.y);
+		cr_expect_eq(attention_slices(cases[i].n_kv, cases[i].window), cases[i].slices);
+	}
+}
+
 Test(sizes, too_many_or_too_large)
 {
 	struct op ops[MAX_SIZES + 1];

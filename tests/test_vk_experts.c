@@ -2,11 +2,7 @@
  * neighbours of a row and the chunks of the weights.  test_vk_kernels.c holds its kernels to the
  * reference. */
 #include "backend.h"
-#include "support.h"
-
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
+#include "models.h"
 
 enum { N_ROWS = 19, N_EXPERT = 6, N_USED = 2, N_EMBD = 96, N_FF = 70, N_SLOTS = N_ROWS * N_USED };
 
@@ -82,7 +78,7 @@ static struct weights weights_of(uint32_t n_experts, uint32_t n_out, uint32_t n_
 	return w;
 }
 
-struct layer {
+struct expert_layer {
 	struct runnable *runnable;
 	float *x, *out;
 	const struct expert_route *routes;
@@ -91,9 +87,9 @@ struct layer {
 };
 
 /* out = x + the experts of x, weighted by softmax over all. */
-static struct layer layer_create(enum role role, uint32_t experts_per_chunk)
+static struct expert_layer layer_create(enum role role, uint32_t experts_per_chunk)
 {
-	struct layer l = {0};
+	struct expert_layer l = {0};
 	struct view chunks[4][N_EXPERT];
 	struct dispatch_size *sizes;
 	struct rows none = {0};
@@ -137,7 +133,7 @@ static struct layer layer_create(enum role role, uint32_t experts_per_chunk)
 }
 
 /* The rows of `out`: [n_rows][stride]. */
-static void layer_run(const struct layer *l, uint32_t n_rows, float *out)
+static void layer_run(const struct expert_layer *l, uint32_t n_rows, float *out)
 {
 	struct lap_error err;
 	uint64_t ticket;
@@ -157,7 +153,7 @@ Test(vk_experts, same_bits_whatever_the_neighbours)
 	enum { N_REPEATS = 20, STRIDE = ROW_STRIDE(N_EMBD) };
 	float first[N_ROWS * STRIDE], again[N_ROWS * STRIDE];
 	for (unsigned r = 0; r < ARRAY_COUNT(roles); r++) {
-		struct layer l = layer_create(roles[r], 0);
+		struct expert_layer l = layer_create(roles[r], 0);
 		layer_run(&l, N_ROWS, first);
 		bool taken[N_EXPERT] = {false}, moved = false;
 		for (unsigned i = 0; i < N_SLOTS; i++)
@@ -191,7 +187,7 @@ Test(vk_experts, same_bits_whatever_the_chunks)
 	float whole[N_ROWS * ROW_STRIDE(N_EMBD)], cut[N_ROWS * ROW_STRIDE(N_EMBD)];
 	for (unsigned r = 0; r < ARRAY_COUNT(roles); r++) {
 		static const uint32_t experts_per_chunk[] = {1, 2, 3};
-		struct layer l = layer_create(roles[r], 0);
+		struct expert_layer l = layer_create(roles[r], 0);
 		layer_run(&l, N_ROWS, whole);
 		vk->ops->release(vk, l.runnable);
 		for (unsigned i = 0; i < ARRAY_COUNT(experts_per_chunk); i++) {
@@ -215,7 +211,7 @@ Test(vk_experts, a_nan_stays_in_its_row)
 	enum { BROKEN = 4, STRIDE = ROW_STRIDE(N_EMBD) };
 	float whole[N_ROWS * STRIDE], broken[N_ROWS * STRIDE];
 	for (unsigned r = 0; r < ARRAY_COUNT(roles); r++) {
-		struct layer l = layer_create(roles[r], 0);
+		struct expert_layer l = layer_create(roles[r], 0);
 		layer_run(&l, N_ROWS, whole);
 		l.x[BROKEN * STRIDE + 17] = NAN;
 		layer_run(&l, N_ROWS, broken);
@@ -237,4 +233,45 @@ Test(vk_experts, a_nan_stays_in_its_row)
 		teardown();
 		setup();
 	}
+}
+
+/* A prompt, and 16 tokens drawn after it, 20 times: the same logits to the last bit, the same tokens. */
+Test(vk_models_of_experts, a_prompt_again_and_again)
+{
+	enum { N_REPEATS = 20, N_PROMPT = 130, N_PREDICT = 16 };
+	SKIP_WITHOUT("golden/llama-moe.gguf");
+	struct lap_model *m = open_model(shared_path("golden/llama-moe.gguf"), NULL);
+	size_t n_bytes = (size_t)N_PROMPT * lap_model_info(m)->n_vocab * sizeof(float);
+	struct lap_session_options options = {.n_ctx = N_PROMPT + N_PREDICT, .logits_all = true};
+	struct lap_session *s = open_session(m, &options);
+	float *logits = malloc(n_bytes), *first_logits = malloc(n_bytes);
+	struct collected first = {0};
+	int32_t tokens[N_PROMPT];
+	struct lap_error err = {0};
+	struct lap_generate_options generate = {
+		.sampling = lap_sampling_default(), .n_predict = N_PREDICT, .ignore_eos = true};
+	generate.sampling.seed = 42;
+	for (int i = 0; i < N_PROMPT; i++)
+		tokens[i] = 5 + i * 37 % 300;
+	for (unsigned run = 0; run < N_REPEATS; run++) {
+		struct collected c = {0};
+		lap_session_clear(s);
+		cr_assert_eq(lap_session_logits(s, tokens, N_PROMPT, logits, &err), LAP_OK, "%s",
+			err.text);
+		lap_session_clear(s);
+		cr_assert_eq(lap_generate(s, tokens, N_PROMPT, &generate, collect, &c, NULL, &err),
+			LAP_OK, "%s", err.text);
+		cr_assert_eq(c.n, N_PREDICT);
+		if (run == 0) {
+			memcpy(first_logits, logits, n_bytes);
+			first = c;
+		}
+		cr_expect_eq(memcmp(logits, first_logits, n_bytes), 0, "run %u: logits", run);
+		cr_expect_eq(memcmp(c.ids, first.ids, N_PREDICT * sizeof *c.ids), 0,
+			"run %u: other tokens", run);
+	}
+	free(logits);
+	free(first_logits);
+	lap_session_destroy(s);
+	lap_model_close(m);
 }

@@ -45,6 +45,7 @@ static void check_kernel(enum kernel kernel, const struct vk_options *options)
 Test(vk_kernels, matvec_without_subgroups)
 {
 	check_kernel(KERNEL_matvec, &(struct vk_options){.no_subgroup = true});
+	check_kernel(KERNEL_expert_matvec, &(struct vk_options){.no_subgroup = true});
 }
 
 /* ---- a row of a step is computed alone ---------------------------------------------------------- */
