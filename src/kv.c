@@ -18,7 +18,7 @@ uint64_t kv_bytes(enum kv_type type, uint64_t n)
 	case KV_Q4_0:
 		return n / KV_UNIT * KV_Q4_0_WORDS * 4;
 	}
-	assert(!"every type has its size");
+	assert(false && "every type has its size");
 	return 0;
 }
 
