@@ -362,6 +362,10 @@ static enum lap_status open_bytes(struct lap_model *m, const void *bytes, uint64
 		status = tokenizer_create(m->gguf, &m->tokenizer, err);
 	if (!status && !options->vocab_only)
 		status = model_create(m->gguf, &m->model, err);
+	if (m->model && m->model->n_unused)
+		log_line(&m->log, LAP_LOG_INFO,
+			"%llu tensors of the file are not used, %s is the first",
+			(unsigned long long)m->model->n_unused, m->model->unused);
 	if (!status)
 		status = fill_info(m, path, err);
 	if (!status && !options->vocab_only) {

@@ -16,6 +16,7 @@ struct reader {
 	const struct gguf *g;
 	const struct arch *arch;
 	struct hparams *h;
+	bool *used; /* [n_tensors]: some field took it, or a part of it */
 	struct lap_error *err;
 };
 
@@ -321,6 +322,14 @@ static void make_name(char name[MAX_NAME], const char *prefix, const char *row)
 	snprintf(name, MAX_NAME, "%s%s%s", prefix, row, strchr(row, '.') ? "" : ".weight");
 }
 
+static const struct gguf_tensor *use_tensor(const struct reader *r, const char *name)
+{
+	const struct gguf_tensor *t = gguf_find_tensor(r->g, name);
+	if (t)
+		r->used[t - r->g->tensors] = true;
+	return t;
+}
+
 static enum lap_status refuse_shape(
 	const struct reader *r, const struct gguf_tensor *t, const struct wanted *w)
 {
@@ -343,7 +352,7 @@ static enum lap_status read_tensor(
 {
 	char name[MAX_NAME];
 	make_name(name, prefix, w->name);
-	const struct gguf_tensor *t = gguf_find_tensor(r->g, name);
+	const struct gguf_tensor *t = use_tensor(r, name);
 	if (!t)
 		return w->needed ? BAD(r, "the tensor %s is missing", name) : LAP_OK;
 	uint64_t n_experts = w->n_experts ? w->n_experts : 1, n_rows;
@@ -377,6 +386,7 @@ static bool read_part(const struct reader *r, const char *prefix, const struct w
 		(vector ? t->n_dims != 1 || t->weight != WEIGHT_f32 : t->dims[0] != w->n_cols))
 		return false;
 	uint64_t unit = vector ? sizeof(float) : t->n_bytes / part->total;
+	use_tensor(r, name);
 	*out = (struct tensor){.name = t->name,
 		.weight = t->weight,
 		.n_rows = w->n_rows,
@@ -512,6 +522,15 @@ static enum lap_status read_arch(struct reader *r)
 	return LAP_OK;
 }
 
+static void note_unused(const struct reader *r, struct model *m)
+{
+	for (uint64_t i = r->g->n_tensors; i-- > 0;)
+		if (!r->used[i]) {
+			m->n_unused++;
+			m->unused = r->g->tensors[i].name;
+		}
+}
+
 enum lap_status model_create(const struct gguf *gguf, struct model **model, struct lap_error *err)
 {
 	*model = NULL;
@@ -519,7 +538,9 @@ enum lap_status model_create(const struct gguf *gguf, struct model **model, stru
 	if (!m)
 		return fail_memory(err, "a model", sizeof *m);
 	struct reader r = {.g = gguf, .h = &m->h, .err = err};
-	enum lap_status status = read_arch(&r);
+	r.used = array_alloc(gguf->n_tensors, sizeof *r.used);
+	enum lap_status status =
+		r.used ? read_arch(&r) : fail_memory(err, "tensors", gguf->n_tensors);
 	m->arch = r.arch;
 	if (!status)
 		status = read_hparams(&r);
@@ -527,8 +548,11 @@ enum lap_status model_create(const struct gguf *gguf, struct model **model, stru
 		status = read_tensors(&r, m);
 	if (status)
 		model_destroy(m);
-	else
+	else {
+		note_unused(&r, m);
 		*model = m;
+	}
+	free(r.used);
 	return status;
 }
 

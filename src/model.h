@@ -73,6 +73,8 @@ struct model {
 	struct hparams h;
 	struct layer *layers; /* [h.n_layer] */
 	bool tied_output;     /* output is token_embd */
+	uint64_t n_unused;    /* tensors of the file that nothing here asked for ... */
+	const char *unused;   /* ... and the name of the first; NULL when there is none */
 #define TENSOR(field, name, n_rows, n_cols, needed) struct tensor field;
 #include "model.def"
 };

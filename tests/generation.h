@@ -131,11 +131,14 @@ static void expected_case(
 	lap_session_destroy(s);
 }
 
-/* The trained stories260K files, all of our formats. */
-static void expected_stories(const char *device)
+/* Every trained file of a family in the shared folder: "stories260K" (llama, legacy formats),
+ * "micro-lm-pro" (starcoder2, K formats). */
+static void expected_models(const char *family, const char *device)
 {
 	json_error_t error;
-	json_t *all = json_load_file(shared_path("models/stories260K.expected.json"), 0, &error);
+	char list[128];
+	snprintf(list, sizeof(list), "models/%s.expected.json", family);
+	json_t *all = json_load_file(shared_path(list), 0, &error);
 	cr_assert(all, "%s", error.text);
 	const char *name;
 	json_t *entry, *json;

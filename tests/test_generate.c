@@ -8,7 +8,13 @@
 Test(generate, stories)
 {
 	SKIP_WITHOUT("models/stories260K.expected.json");
-	expected_stories("cpu");
+	expected_models("stories260K", "cpu");
+}
+
+Test(generate, micro_lm)
+{
+	SKIP_WITHOUT("models/micro-lm-pro.expected.json");
+	expected_models("micro-lm-pro", "cpu");
 }
 
 Test(generate, demo)
@@ -165,7 +171,8 @@ Test(generate, nan_logits)
 	struct lap_generate_options options = {.sampling = greedy(), .n_predict = 4};
 	int32_t prompt[] = {319, 364, 313};
 	float nan_row[2] = {NAN, NAN};
-	cr_assert_eq(b->ops->write(b, s->step_buffers.rope, nan_row, sizeof(nan_row), &err), LAP_OK);
+	cr_assert_eq(
+		b->ops->write(b, s->step_buffers.rope, nan_row, sizeof(nan_row), &err), LAP_OK);
 	cr_expect_eq(lap_generate(s, prompt, 3, &options, NULL, NULL, NULL, &err), LAP_ERROR);
 	cr_expect(strstr(err.text, "not numbers"), "%s", err.text);
 	close_session(s);

@@ -601,6 +601,21 @@ static void close_golden(struct golden_model *o)
 	file_unmap(&o->file);
 }
 
+/* OB-13: what nothing asks for is ignored, and noted. */
+Test(model, unused_tensors)
+{
+	struct builder *b = new_builder();
+	builder_noise(b, "blk.1.mystery.weight", 0, 32, 1);
+	builder_noise(b, "rotary.inv_freq", 0, 16, 1);
+	struct opened o = open_good(b);
+	cr_expect_eq(o.m->n_unused, 2);
+	cr_expect_str_eq(o.m->unused, "blk.1.mystery.weight");
+	close_model(&o);
+	o = open_good(new_builder());
+	cr_expect(o.m->n_unused == 0 && !o.m->unused);
+	close_model(&o);
+}
+
 /* Which layers look back how far and turn by which table. */
 Test(model, kinds_of_layers)
 {
@@ -640,6 +655,7 @@ Test(model, parts_of_fused_tensors)
 	const struct gguf_tensor *qkv = gguf_find_tensor(o.g, "blk.1.attn_qkv.weight");
 	const struct gguf_tensor *up = gguf_find_tensor(o.g, "blk.1.ffn_up.weight");
 	cr_assert(qkv && up);
+	cr_expect_eq(o.m->n_unused, 0);
 	cr_expect_eq(l->attn_q.data, qkv->data);
 	cr_expect_eq(l->attn_k.data, l->attn_q.data + l->attn_q.n_bytes);
 	cr_expect_eq(l->attn_v.data, l->attn_k.data + l->attn_k.n_bytes);

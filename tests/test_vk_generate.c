@@ -5,7 +5,13 @@
 Test(vk_generate, stories)
 {
 	SKIP_WITHOUT("models/stories260K.expected.json");
-	expected_stories(NULL);
+	expected_models("stories260K", NULL);
+}
+
+Test(vk_generate, micro_lm)
+{
+	SKIP_WITHOUT("models/micro-lm-pro.expected.json");
+	expected_models("micro-lm-pro", NULL);
 }
 
 Test(vk_generate, demo)
