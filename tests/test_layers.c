@@ -92,7 +92,7 @@ static void resolve(const char *from, const char *include, char path[512])
 	}
 	for (size_t i = 0; i < ARRAY_COUNT(generated); i++)
 		if (!strcmp(include, generated[i]))
-			snprintf(path, 512, "generated/%s", include);
+			snprintf(path, 512, "generated/%s", generated[i]);
 }
 
 /* True, with the reason in `why`, when `from` must not include `include`. */
