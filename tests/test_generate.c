@@ -146,6 +146,47 @@ Test(generate, prefix_reuse)
 	close_session(s);
 }
 
+static void generate_ids(struct lap_session *s, const int32_t *prompt, size_t n, int64_t n_predict,
+	struct collected *c)
+{
+	const struct lap_generate_options options = {
+		.sampling = greedy(), .n_predict = n_predict, .ignore_eos = true};
+	struct lap_error err = {0};
+	c->n = 0;
+	cr_assert_eq(lap_generate(s, prompt, n, &options, collect, c, NULL, &err), LAP_OK, "%s",
+		err.text);
+}
+
+/* Layers with a window go round in few blocks: what they have left behind cannot be gone back to, and a
+ * reused session says the same as a fresh one all the same. */
+Test(generate, prefix_reuse_behind_a_window)
+{
+	SKIP_WITHOUT("golden/gemma2-plain.gguf");
+	struct lap_model *m = open_model(shared_path("golden/gemma2-plain.gguf"), "cpu");
+	const struct lap_session_options options = {.n_ctx = 256, .n_batch = 16};
+	struct lap_session *reused = open_session(m, &options);
+	cr_assert_eq(reused->n_window_positions, 32, "a window of 8 and a chunk of 16");
+	int32_t prompt[60];
+	for (int32_t i = 0; i < 60; i++)
+		prompt[i] = 20 + i * 37 % 280;
+	struct collected a = {0}, b = {0};
+	static const struct {
+		size_t n, changed; /* tokens of the prompt, and the first that differs */
+		int64_t n_predict;
+	} steps[] = {
+		{40, 40, 150}, {40, 40, 5}, {60, 55, 60}, {60, 20, 10}, {30, 30, 10}, {31, 31, 1}};
+	for (size_t i = 0; i < ARRAY_COUNT(steps); i++) {
+		for (size_t j = steps[i].changed; j < 60; j++)
+			prompt[j] = (prompt[j] + 11) % 300 + 4;
+		struct lap_session *fresh = open_session(m, &options);
+		generate_ids(fresh, prompt, steps[i].n, steps[i].n_predict, &a);
+		generate_ids(reused, prompt, steps[i].n, steps[i].n_predict, &b);
+		expect_same(&b, &a, "behind a window", "ids");
+		lap_session_destroy(fresh);
+	}
+	close_session(reused);
+}
+
 /* Two seeds differ, one seed repeats, a random seed is reported and repeats when given. */
 Test(generate, seeds)
 {
