@@ -22,6 +22,17 @@ Test(build, modules_are_spirv)
 	}
 }
 
+static const struct {
+	enum kernel kernel;
+	const char *name;
+} variants[] = {
+#define KERNEL(...)
+#define VARIANT(kernel, variant, define) {KERNEL_##kernel, #variant},
+#include "kernels.def"
+#undef KERNEL
+#undef VARIANT
+};
+
 /* Every row of kernels.def x weights.def is there, under the name it says. */
 Test(build, every_kernel_has_its_modules)
 {
@@ -39,9 +50,13 @@ Test(build, every_kernel_has_its_modules)
 			n++;
 		}
 	}
-	for (unsigned w = 0; w < N_WEIGHTS; w++, n++)
-		cr_expect(
-			spirv_find(KERNEL_matvec, w, "subgroup"), "no subgroup variant for %u", w);
+	for (size_t v = 0; v < ARRAY_COUNT(variants); v++) {
+		const struct kernel_info *kernel = kernel_info(variants[v].kernel);
+		for (unsigned w = 0; w < (kernel->per_weight ? N_WEIGHTS : 1u); w++, n++)
+			cr_expect(spirv_find(variants[v].kernel, w, variants[v].name),
+				"no %s variant of %s for weight %u", variants[v].name, kernel->name,
+				w);
+	}
 	cr_expect_eq(spirv_count(), n, "%zu modules, %zu are reached", spirv_count(), n);
 	cr_expect(!spirv_find(KERNEL_rmsnorm, 0, "no such variant"));
 }
