@@ -1,14 +1,13 @@
 /* The reference kernels against arithmetic written once more, here, in long double and without any of
  * their structure: whole rows decoded at once, softmax in two passes, rotation as a complex product. */
 #include "backend.h"
+#include "check_side.h"
 #include "cpu/kernels.h"
 #include "support.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define PATTERN 0xC5 /* bytes of outputs before a kernel runs */
 
 static struct backend *cpu;
 static uint64_t state;
@@ -99,38 +98,11 @@ struct step {
 	struct step_row rows[80];
 };
 
-/* Random bytes are fine blocks but for their scales, which are made 2^-8 .. 2^-5 here; positions as in
- * the layouts that weight.c describes. */
+/* Random blocks of any format, as the checks of kernels take them. */
 static void make_blocks(enum weight weight, uint8_t *bytes, size_t n_bytes)
 {
-	static const int8_t scales[N_WEIGHTS][2] = {
-		[WEIGHT_q8_0] = {0, 0},
-		[WEIGHT_q4_0] = {0, 0},
-		[WEIGHT_q4_1] = {0, 2},
-		[WEIGHT_q5_0] = {0, 0},
-		[WEIGHT_q5_1] = {0, 2},
-		[WEIGHT_q4_k] = {0, 2},
-		[WEIGHT_q6_k] = {(int8_t)208, 0},
-	};
-	const struct weight_format *f = weight_format(weight);
-	for (size_t i = 0; i < n_bytes; i++)
-		bytes[i] = (uint8_t)random_u32();
-	for (size_t b = 0; b < n_bytes; b += f->block_bytes) {
-		for (unsigned i = 0; i < 2; i++) {
-			uint8_t *at = bytes + b + (uint8_t)scales[weight][i];
-			if (weight == WEIGHT_q6_k && i == 1)
-				continue; /* has one scale, at its end */
-			if (weight == WEIGHT_f32 && i == 0)
-				at += 2;
-			uint16_t h = weight == WEIGHT_f32 || weight == WEIGHT_bf16
-				? (uint16_t)(0x3E00 + random_u32() % 0x100)
-				: (uint16_t)(0x1C00 + random_u32() % 0xC00);
-			if (f->block_bytes > 2 || i == 0)
-				memcpy(at, &h, sizeof h);
-			if (f->block_weights == 1)
-				break;
-		}
-	}
+	struct side side = {.random = random_u32()};
+	random_blocks(&side, weight, bytes, n_bytes);
 }
 
 static void expect_near(float found, long double expected, long double scale, const char *what)
