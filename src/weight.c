@@ -204,7 +204,7 @@ static void decode_q3_k(const uint8_t *b, uint64_t n, float *out)
 		for (unsigned w = 0; w < 256; w++) {
 			unsigned half = w / 128, r = w % 128 / 32, j = w % 32, k = w / 16;
 			unsigned scale = (k < 8 ? s[k] & 15u : s[k - 8] >> 4u) |
-				(s[8 + k % 4] >> 2 * (k / 4) & 3u) << 4;
+				((unsigned)s[8 + k % 4] >> 2 * (k / 4) & 3u) << 4;
 			unsigned q =
 				(b[32 + 32 * half + j] >> 2 * r & 3u) | (b[j] >> w / 32 & 1u) << 2;
 			float ds = d * (float)((int)scale - 32);

@@ -86,7 +86,7 @@ void decode_iq1_m(const uint8_t *b, uint64_t n, float *out)
 		for (unsigned run = 0; run < 32; run++) {
 			unsigned scales = load_u16(b + 48 + 2 * (run / 8));
 			unsigned scale = scales >> 3 * (run / 2 % 4) & 7;
-			unsigned high = b[32 + run / 2] >> 4 * (run % 2);
+			unsigned high = (unsigned)b[32 + run / 2] >> 4 * (run % 2);
 			float d = half_to_float((uint16_t)half) * (float)(2 * scale + 1);
 			float delta = high & 8 ? -IQ1_DELTA : IQ1_DELTA;
 			iq1_run(b[run] | (high & 7) << 8, delta, d, out + i + 8 * run);
@@ -130,7 +130,7 @@ void decode_iq2_s(const uint8_t *b, uint64_t n, float *out)
 	for (uint64_t i = 0; i < n; i += 256, b += 82)
 		for (unsigned run = 0; run < 32; run++) {
 			unsigned high = b[66 + run / 4] >> 2 * (run % 4) & 3u;
-			unsigned scale = b[74 + run / 4] >> 4 * (run / 2 % 2) & 15;
+			unsigned scale = (unsigned)b[74 + run / 4] >> 4 * (run / 2 % 2) & 15;
 			float d = load_half(b) * (0.5f + (float)scale) * 0.25f;
 			iq2_run(grid_iq2_s, b[2 + run] | high << 8, b[34 + run], d,
 				out + i + 8 * run);
@@ -194,7 +194,7 @@ void decode_iq4_xs(const uint8_t *b, uint64_t n, float *out)
 {
 	for (uint64_t i = 0; i < n; i += 256, b += 136)
 		for (unsigned g = 0; g < 8; g++) {
-			unsigned low = b[4 + g / 2] >> 4 * (g % 2) & 15;
+			unsigned low = (unsigned)b[4 + g / 2] >> 4 * (g % 2) & 15;
 			unsigned high = load_u16(b + 2) >> 2 * g & 3u;
 			float d = load_half(b) * (float)((int)(low | high << 4) - 32);
 			for (unsigned j = 0; j < 32; j++)
