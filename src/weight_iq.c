@@ -116,7 +116,7 @@ void decode_iq2_xs(const uint8_t *b, uint64_t n, float *out)
 	for (uint64_t i = 0; i < n; i += 256, b += 74)
 		for (unsigned run = 0; run < 32; run++) {
 			unsigned word = load_u16(b + 2 + 2 * run);
-			unsigned scale = b[66 + run / 4] >> 4 * (run / 2 % 2) & 15u;
+			unsigned scale = (unsigned)b[66 + run / 4] >> 4 * (run / 2 % 2) & 15u;
 			float d = load_half(b) * (0.5f + (float)scale) * 0.25f;
 			iq2_run(grid_iq2_xs, word & 511, eight_signs(word >> 9), d,
 				out + i + 8 * run);
@@ -129,7 +129,7 @@ void decode_iq2_s(const uint8_t *b, uint64_t n, float *out)
 {
 	for (uint64_t i = 0; i < n; i += 256, b += 82)
 		for (unsigned run = 0; run < 32; run++) {
-			unsigned high = b[66 + run / 4] >> 2 * (run % 4) & 3u;
+			unsigned high = (unsigned)b[66 + run / 4] >> 2 * (run % 4) & 3u;
 			unsigned scale = (unsigned)b[74 + run / 4] >> 4 * (run / 2 % 2) & 15u;
 			float d = load_half(b) * (0.5f + (float)scale) * 0.25f;
 			iq2_run(grid_iq2_s, b[2 + run] | high << 8, b[34 + run], d,
@@ -162,7 +162,8 @@ void decode_iq3_s(const uint8_t *b, uint64_t n, float *out)
 	for (uint64_t i = 0; i < n; i += 256, b += 110)
 		for (unsigned g = 0; g < 8; g++) {
 			const uint8_t *entries = b + 2 + 8 * g;
-			unsigned high = b[66 + g], scale = b[106 + g / 2] >> 4 * (g % 2) & 15u;
+			unsigned high = b[66 + g],
+				 scale = (unsigned)b[106 + g / 2] >> 4 * (g % 2) & 15u;
 			float d = load_half(b) * (float)(1 + 2 * scale);
 			for (unsigned r = 0; r < 4; r++) {
 				unsigned first = entries[2 * r] | (high >> 2 * r & 1) << 8;
@@ -195,7 +196,7 @@ void decode_iq4_xs(const uint8_t *b, uint64_t n, float *out)
 	for (uint64_t i = 0; i < n; i += 256, b += 136)
 		for (unsigned g = 0; g < 8; g++) {
 			unsigned low = (unsigned)b[4 + g / 2] >> 4 * (g % 2) & 15u;
-			unsigned high = load_u16(b + 2) >> 2 * g & 3u;
+			unsigned high = (unsigned)load_u16(b + 2) >> 2 * g & 3u;
 			float d = load_half(b) * (float)((int)(low | high << 4) - 32);
 			for (unsigned j = 0; j < 32; j++)
 				out[i + 32 * g + j] =
