@@ -327,10 +327,11 @@ static void test_glu(uint32_t which, bool gated, uint32_t n_used)
 	float *gate = make_floats(&op.buffers[1], n), *up = make_floats(&op.buffers[2], n);
 	static const float extremes[] = {
 		0, -20, 20, -1e4f, 1e4f, -1e30f, 1e30f, -88.8f, 6.9f, 7.1f, -6.9f, -7.1f};
-	memcpy(gated ? gate : up, extremes, sizeof extremes);
-	memcpy(gate + STRIDE, extremes, sizeof extremes);
-	if (gated)
-		memcpy(up + STRIDE, extremes, sizeof extremes);
+	for (uint32_t i = 0; i < ARRAY_COUNT(extremes); i++) {
+		(gated ? gate : up)[i] = gate[STRIDE + i] = extremes[i];
+		if (gated)
+			up[STRIDE + i] = extremes[i];
+	}
 	cpu_glu(&op, &step.header);
 	for (uint32_t at = 0; at < n; at++) {
 		if (at % STRIDE >= N) {
