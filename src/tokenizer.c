@@ -10,6 +10,7 @@
 
 #include "pretokenize.h"
 #include "vocabulary.h"
+#include "wordpiece.h"
 
 struct tokenizer {
 	struct tokenizer_info info;
@@ -84,12 +85,14 @@ static enum lap_status keys_load(struct tokenizer *t, const struct gguf *g, stru
 	struct tokenizer_info *info = &t->info;
 	info->n_vocab = t->vocab.n_tokens;
 	info->bos = info->eos = info->eot = info->unknown = info->padding = -1;
-	if (t->vocab.is_spm) { /* SentencePiece's own numbering, where the vocabulary follows it */
+	enum vocabulary_family family = t->vocab.family;
+	if (family ==
+		FAMILY_SPM) { /* SentencePiece's own numbering, where the vocabulary follows it */
 		info->bos = info->n_vocab > 1 && t->vocab.tokens[1].type == TOKEN_CONTROL ? 1 : -1;
 		info->eos = info->n_vocab > 2 && t->vocab.tokens[2].type == TOKEN_CONTROL ? 2 : -1;
 		info->unknown = t->vocab.tokens[0].type == TOKEN_UNKNOWN ? 0 : -1;
 	}
-	int32_t eom = -1;
+	int32_t eom = -1, unused_id;
 	const struct {
 		const char *key;
 		int32_t *id;
@@ -100,9 +103,15 @@ static enum lap_status keys_load(struct tokenizer *t, const struct gguf *g, stru
 		{"tokenizer.ggml.eom_token_id", &eom},
 		{"tokenizer.ggml.unknown_token_id", &info->unknown},
 		{"tokenizer.ggml.padding_token_id", &info->padding},
+		/* WordPiece's two, one of them misspelt by everyone */
+		{"tokenizer.ggml.cls_token_id",
+			family == FAMILY_WORDPIECE ? &info->bos : &unused_id},
+		{"tokenizer.ggml.seperator_token_id",
+			family == FAMILY_WORDPIECE ? &info->eos : &unused_id},
 	};
-	info->add_bos = t->vocab.is_spm || pretokenizer_rule(t->pre)->add_bos;
-	info->add_space_prefix = t->vocab.is_spm;
+	info->add_bos = family != FAMILY_BPE || pretokenizer_rule(t->pre)->add_bos;
+	info->add_eos = family == FAMILY_WORDPIECE;
+	info->add_space_prefix = family != FAMILY_BPE;
 	/* Some byte-level files carry SPM's two keys, which mean nothing there. */
 	bool unused;
 	const struct {
@@ -112,9 +121,9 @@ static enum lap_status keys_load(struct tokenizer *t, const struct gguf *g, stru
 		{"tokenizer.ggml.add_bos_token", &info->add_bos},
 		{"tokenizer.ggml.add_eos_token", &info->add_eos},
 		{"tokenizer.ggml.add_space_prefix",
-			t->vocab.is_spm ? &info->add_space_prefix : &unused},
+			family == FAMILY_SPM ? &info->add_space_prefix : &unused},
 		{"tokenizer.ggml.remove_extra_whitespaces",
-			t->vocab.is_spm ? &t->trim_spaces : &unused},
+			family == FAMILY_SPM ? &t->trim_spaces : &unused},
 	};
 	enum lap_status status = LAP_OK;
 	for (size_t i = 0; i < ARRAY_COUNT(ids) && !status; i++)
@@ -143,10 +152,11 @@ static enum lap_status pre_load(struct tokenizer *t, const struct gguf *g, struc
 	return LAP_OK;
 }
 
-static enum lap_status model_load(
-	struct tokenizer *t, const struct gguf *g, bool *is_spm, struct lap_error *err)
+static enum lap_status model_load(struct tokenizer *t, const struct gguf *g,
+	enum vocabulary_family *family, struct lap_error *err)
 {
-	static const char *const models[] = {"llama", "gpt2"};
+	static const char *const models[] = {
+		[FAMILY_SPM] = "llama", [FAMILY_BPE] = "gpt2", [FAMILY_WORDPIECE] = "bert"};
 	struct gguf_string name = {0};
 	enum lap_status status = gguf_string(g, "tokenizer.ggml.model", &name, err);
 	if (status)
@@ -154,15 +164,16 @@ static enum lap_status model_load(
 	if (!name.data)
 		return fail(err, LAP_BAD_MODEL, "%s: tokenizer.ggml.model is missing", g->path);
 	for (size_t i = 0; i < ARRAY_COUNT(models); i++) {
-		if (strlen(models[i]) == name.n && memcmp(models[i], name.data, name.n) == 0)
+		if (strlen(models[i]) == name.n && memcmp(models[i], name.data, name.n) == 0) {
 			t->info.model = models[i];
+			*family = (enum vocabulary_family)i;
+		}
 	}
 	char shown[GGUF_SHOW_BYTES];
 	if (!t->info.model)
 		return fail(err, LAP_BAD_MODEL,
-			"%s: tokenizer model \"%s\" is not supported; supported: llama gpt2",
+			"%s: tokenizer model \"%s\" is not supported; supported: llama gpt2 bert",
 			g->path, gguf_show(name, shown));
-	*is_spm = t->info.model == models[0];
 	return LAP_OK;
 }
 
@@ -174,11 +185,11 @@ enum lap_status tokenizer_create(
 	if (!t)
 		return fail_memory(err, "the tokenizer", sizeof *t);
 	t->info.pre = "";
-	bool is_spm = false;
-	enum lap_status status = model_load(t, gguf, &is_spm, err);
+	enum vocabulary_family family = FAMILY_SPM;
+	enum lap_status status = model_load(t, gguf, &family, err);
 	if (!status)
-		status = vocabulary_load(&t->vocab, gguf, is_spm, err);
-	if (!status && !is_spm)
+		status = vocabulary_load(&t->vocab, gguf, family, err);
+	if (!status && family == FAMILY_BPE)
 		status = pre_load(t, gguf, err);
 	if (!status)
 		status = keys_load(t, gguf, err);
@@ -241,7 +252,7 @@ struct encoder {
 	size_t n_symbols, symbols_capacity;
 	struct candidate *heap; /* lowest key first */
 	size_t n_heap, heap_capacity;
-	struct text normal; /* llama: the stretch with its space prefix */
+	struct text normal; /* llama: the stretch with its space prefix; bert: its words */
 	struct words words; /* gpt2 */
 	bool unknown_run;   /* the last token stands for bytes that the vocabulary cannot spell */
 	struct lap_error *err;
@@ -272,7 +283,8 @@ static enum lap_status id_push(struct encoder *e, int32_t id)
 	return LAP_OK;
 }
 
-/* Bytes that no piece holds, as byte tokens, or else as the unknown token. */
+/* Bytes that no piece holds, as byte tokens, or else as the unknown token.  Byte-level vocabularies
+ * without either leave them out, as their own tools do. */
 static enum lap_status bytes_push(struct encoder *e, const char *bytes, size_t n)
 {
 	const struct tokenizer *t = e->t;
@@ -281,13 +293,13 @@ static enum lap_status bytes_push(struct encoder *e, const char *bytes, size_t n
 		unsigned char byte = (unsigned char)bytes[i];
 		if (t->vocab.byte_ids[byte] >= 0) {
 			status = id_push(e, t->vocab.byte_ids[byte]);
-		} else if (t->info.unknown < 0) {
+		} else if (t->info.unknown < 0 && t->vocab.family == FAMILY_SPM) {
 			status = fail(e->err, LAP_USAGE,
 				"the vocabulary cannot spell the byte 0x%02X: it has neither a "
 				"token for it "
 				"nor an unknown token",
 				byte);
-		} else if (!e->unknown_run) {
+		} else if (t->info.unknown >= 0 && !e->unknown_run) {
 			status = id_push(e, t->info.unknown);
 			e->unknown_run = true;
 		}
@@ -346,7 +358,7 @@ static enum lap_status pair_consider(struct encoder *e, const char *text, int32_
 	const struct symbol *a = &e->symbols[left], *b = &e->symbols[a->next];
 	struct candidate c = {.n = a->n + b->n};
 	uint32_t order;
-	if (t->vocab.is_spm) {
+	if (t->vocab.family == FAMILY_SPM) {
 		c.id = vocabulary_piece(&t->vocab, text + a->start, c.n);
 		if (c.id < 0)
 			return LAP_OK;
@@ -462,6 +474,61 @@ static enum lap_status bpe_encode(struct encoder *e, const char *text, size_t n)
 	return status;
 }
 
+/* One word, a space in front: the longest piece that begins it, then the longest that goes on.  When
+ * one is missing, all of it is unknown. */
+static enum lap_status word_encode(struct encoder *e, const char *word, size_t n)
+{
+	const struct vocabulary *v = &e->t->vocab;
+	size_t n_before = e->n_ids;
+	enum lap_status status = LAP_OK;
+	for (size_t at = 0; at < n && !status;) {
+		size_t length = n - at < v->longest ? n - at : v->longest;
+		int32_t id = -1;
+		while (length > 0 && (id = vocabulary_piece(v, word + at, length)) < 0)
+			length--;
+		if (id < 0)
+			break;
+		status = id_push(e, id);
+		at += length;
+		if (at == n)
+			return status;
+	}
+	e->n_ids = n_before;
+	if (!status && e->t->info.unknown >= 0)
+		status = id_push(e, e->t->info.unknown);
+	return status;
+}
+
+static enum lap_status wordpiece_encode(struct encoder *e, const char *text, size_t n)
+{
+	e->normal.n = 0;
+	if (!wordpiece_words(text, n, &e->normal))
+		return fail_memory(e->err, "the text", n);
+	enum lap_status status = LAP_OK;
+	char *s = e->normal.data;
+	for (size_t begin = 0, end; begin < e->normal.n && !status; begin = end) {
+		const char *space = memchr(s + begin + 1, ' ', e->normal.n - begin - 1);
+		end = space ? (size_t)(space - s) : e->normal.n;
+		uint32_t length; /* an underline within a word reads like a piece's space */
+		underlines_decode(s + begin, end - begin, s + begin, &length);
+		status = word_encode(e, s + begin, length);
+	}
+	return status;
+}
+
+static enum lap_status stretch_encode(struct encoder *e, const char *text, size_t n)
+{
+	switch (e->t->vocab.family) {
+	case FAMILY_SPM:
+		return spm_encode(e, text, n);
+	case FAMILY_BPE:
+		return bpe_encode(e, text, n);
+	case FAMILY_WORDPIECE:
+		return wordpiece_encode(e, text, n);
+	}
+	return LAP_OK;
+}
+
 /* The text between special tokens, and these. */
 static enum lap_status text_encode(
 	struct encoder *e, const char *text, size_t n_bytes, bool parse_special)
@@ -476,8 +543,7 @@ static enum lap_status text_encode(
 			at += !special;
 		}
 		if (at > begin)
-			status = e->t->vocab.is_spm ? spm_encode(e, text + begin, at - begin)
-						    : bpe_encode(e, text + begin, at - begin);
+			status = stretch_encode(e, text + begin, at - begin);
 		if (special && !status) {
 			status = id_push(e, special->id);
 			at += special->n;

@@ -42,6 +42,8 @@ static const struct room {
 	{"src/tokenizer.", 20, "text"},
 	{"src/vocabulary.", 20, "text"},
 	{"src/pretokenize.", 20, "text"},
+	{"src/wordpiece.", 20, "text"},
+	{"src/wordpiece_table.", 20, "text"},
 	{"src/chat.", 20, "text"},
 	{"src/sampler.", 20, "sampler"},
 	{"src/gguf.", 10, "formats"},
