@@ -9,6 +9,7 @@
 #include "gguf_builder.h"
 #include "support.h"
 #include "tokenizer.h"
+#include "tokenizer_vectors.h"
 
 /* ---- helpers --------------------------------------------------------------------------------- */
 
@@ -36,28 +37,16 @@ static struct tokenizer *open_file(const char *path)
 	return t;
 }
 
-/* The tokenizer of a .gguf.xz; the test is skipped where there is no xz. */
-static struct tokenizer *open_xz(const char *relative)
+/* The vocabulary of a file in tokenizers/ of the shared data. */
+static struct tokenizer *open_shared(const char *file)
 {
-	char command[4200];
-	snprintf(command, sizeof command, "xz -dc '%s'", shared_path(relative));
-	FILE *pipe = popen(command, "r");
-	cr_assert_not_null(pipe);
-	struct text bytes = {0};
-	static char chunk[1 << 16];
-	for (size_t n; (n = fread(chunk, 1, sizeof chunk, pipe)) > 0;)
-		cr_assert(text_append(&bytes, chunk, n));
-	if (pclose(pipe) != 0)
-		skip_test("no working xz");
-	struct tokenizer *t = tokenizer_of(bytes.data, bytes.n, relative);
+	char relative[512];
+	snprintf(relative, sizeof relative, "tokenizers/%s", file);
+	struct text bytes = read_shared(relative);
+	struct tokenizer *t = tokenizer_of(bytes.data, bytes.n, file);
 	text_free(&bytes);
 	return t;
 }
-
-struct ids {
-	int32_t *at;
-	size_t n;
-};
 
 static struct ids encode_bytes(
 	const struct tokenizer *t, const char *text, size_t n, bool add_special, bool parse_special)
@@ -156,51 +145,6 @@ static void expect_same_again(const struct tokenizer *t, const char *text, size_
 
 /* ---- vectors of other engines ---------------------------------------------------------------- */
 
-/* Texts of NAME.inp, ids of NAME.out: none has a special token, so both modes agree. */
-static void check_inp_out(const struct tokenizer *t, const char *name, size_t expected_cases)
-{
-	char path[256];
-	snprintf(path, sizeof path, "tokenizers/%s.inp", name);
-	char *inputs = read_text(shared_path(path), NULL);
-	snprintf(path, sizeof path, "tokenizers/%s.out", name);
-	char *outputs = read_text(shared_path(path), NULL);
-	static const char separator[] = "\n__ggml_vocab_test__\n";
-	size_t n_cases = 0;
-	char *out = outputs;
-	for (char *in = inputs, *end; (end = strstr(in, separator)); in = end + strlen(separator)) {
-		char *line_end = strchr(out, '\n');
-		cr_assert_not_null(line_end);
-		*line_end = '\0';
-		struct ids expected = {calloc(strlen(out) + 1, sizeof(int32_t)), 0};
-		for (char *s = out, *next; *s && (strtol(s, &next, 10), next != s); s = next)
-			expected.at[expected.n++] = (int32_t)strtol(s, NULL, 10);
-		for (int parse = 0; parse < 2; parse++) {
-			struct ids ids = encode_bytes(t, in, (size_t)(end - in), false, parse);
-			bool same = ids.n == expected.n &&
-				memcmp(ids.at, expected.at, ids.n * sizeof *ids.at) == 0;
-			cr_expect(same, "%s: \"%.*s\" parse_special %d: %s, expected %s", name,
-				(int)(end - in), in, parse, show(ids), show(expected));
-			free(ids.at);
-		}
-		free(expected.at);
-		out = line_end + 1;
-		n_cases++;
-	}
-	cr_expect_eq(n_cases, expected_cases, "%s: %zu cases", name, n_cases);
-	free(inputs);
-	free(outputs);
-}
-
-/* True when a text is listed in the other mode too: then it holds a special token. */
-static bool is_listed_twice(json_t *lines, const char *text)
-{
-	size_t i, n = 0;
-	json_t *line;
-	json_array_foreach (lines, i, line)
-		n += strcmp(json_string_value(json_object_get(line, "text")), text) == 0;
-	return n > 1;
-}
-
 /* True when the vocabulary has each byte: Falcon's lacks some. */
 static bool is_spelled(const struct tokenizer *t, const char *s, size_t n)
 {
@@ -213,67 +157,63 @@ static bool is_spelled(const struct tokenizer *t, const char *s, size_t n)
 	return spelled;
 }
 
-static void check_jsonl_line(const struct tokenizer *t, json_t *line, bool twice, bool is_spm)
+static void check_vector(void *user, const struct vector *v)
 {
-	json_t *text = json_object_get(line, "text"), *listed = json_object_get(line, "ids"), *id;
-	const char *s = json_string_value(text);
-	size_t n = json_string_length(text), i;
-	struct ids expected = {calloc(json_array_size(listed) + 1, sizeof(int32_t)), 0};
-	json_array_foreach (listed, i, id)
-		expected.at[expected.n++] = (int32_t)json_integer_value(id);
-	bool mode = json_is_true(json_object_get(line, "parse_special"));
-	for (int parse = 0; parse < 2; parse++) {
-		if (parse != mode && twice)
-			continue;
-		struct ids ids = encode_bytes(t, s, n, false, parse);
-		bool same = ids.n == expected.n &&
-			memcmp(ids.at, expected.at, ids.n * sizeof *ids.at) == 0;
-		cr_expect(same, "\"%s\" parse_special %d: %s, expected %s", s, parse, show(ids),
-			show(expected));
-		free(ids.at);
-		/* SPM writes a literal U+2581 as a space, and adds one behind each special token. */
-		if (strcmp(tokenizer_info(t)->model, "bert") == 0)
-			expect_same_again(t, s, n, parse);
-		else if (is_spelled(t, s, n) &&
-			(!is_spm || (!strstr(s, "\xE2\x96\x81") && !(parse && twice))))
-			expect_round_trip(t, s, n, parse);
-	}
-	free(expected.at);
-}
-
-static void check_jsonl(const struct tokenizer *t, const char *name, size_t expected_lines)
-{
-	char path[256];
-	snprintf(path, sizeof path, "tokenizers/%s.jsonl", name);
-	size_t n;
-	char *file = read_text(shared_path(path), &n);
-	json_t *lines = json_array(), *line;
-	for (char *s = file, *end; *s; s = end + 1) {
-		end = strchr(s, '\n');
-		cr_assert_not_null(end);
-		json_error_t error;
-		line = json_loadb(s, (size_t)(end - s), JSON_ALLOW_NUL, &error);
-		cr_assert_not_null(line, "%s: %s", path, error.text);
-		json_array_append_new(lines, line);
-	}
-	cr_expect_eq(json_array_size(lines), expected_lines, "%s: %zu lines", name,
-		json_array_size(lines));
+	const struct tokenizer *t = user;
+	struct ids ids = encode_bytes(t, v->text, v->n, false, v->parse_special);
+	bool same = ids.n == v->ids.n && memcmp(ids.at, v->ids.at, ids.n * sizeof *ids.at) == 0;
+	cr_expect(same, "\"%.*s\" parse_special %d: %s, expected %s", (int)v->n, v->text,
+		v->parse_special, show(ids), show(v->ids));
+	free(ids.at);
+	/* SPM writes a literal U+2581 as a space, and adds one behind each special token. */
 	bool is_spm = strcmp(tokenizer_info(t)->model, "llama") == 0;
-	size_t i;
-	json_array_foreach (lines, i, line) {
-		const char *text = json_string_value(json_object_get(line, "text"));
-		check_jsonl_line(t, line, is_listed_twice(lines, text), is_spm);
-	}
-	json_decref(lines);
-	free(file);
+	bool exact = !is_spm ||
+		(!strstr(v->text, "\xE2\x96\x81") && !(v->parse_special && v->has_special));
+	if (strcmp(tokenizer_info(t)->model, "bert") == 0)
+		expect_same_again(t, v->text, v->n, v->parse_special);
+	else if (exact && is_spelled(t, v->text, v->n))
+		expect_round_trip(t, v->text, v->n, v->parse_special);
 }
 
-/* The vocabulary of a file in tokenizers/ of the shared data. */
-static struct tokenizer *open_shared(const char *file)
+static void check_inp_out(struct tokenizer *t, const char *name, size_t expected)
 {
-	char relative[512];
-	snprintf(relative, sizeof relative, "tokenizers/%s", file);
-	return strstr(file, ".xz") ? open_xz(relative) : open_file(shared_path(relative));
+	size_t n = vectors_of_inp(name, check_vector, t);
+	cr_expect_eq(n, expected, "%s: %zu texts", name, n);
+}
+
+static void check_jsonl(struct tokenizer *t, const char *name, size_t expected)
+{
+	size_t n = vectors_of_jsonl(name, check_vector, t);
+	cr_expect_eq(n, expected, "%s: %zu lines", name, n);
+}
+
+/* ---- round trip of every token --------------------------------------------------------------- */
+
+/* The rule: what a token decodes to has tokens that decode to the same; a control token is found
+ * again itself.  (WordPiece: the decoded text of those tokens has the same tokens.) */
+static void check_every_token(struct tokenizer *t)
+{
+	bool is_bert = strcmp(tokenizer_info(t)->model, "bert") == 0;
+	for (int32_t id = 0; id < (int32_t)tokenizer_info(t)->n_vocab; id++) {
+		struct text text = decode(t, (struct ids){&id, 1}, true);
+		struct ids ids = encode_bytes(t, text.data, text.n, false, true);
+		struct text again = decode(t, ids, true);
+		size_t n_shown, n;
+		tokenizer_piece(t, id, false, &n_shown);
+		tokenizer_piece(t, id, true, &n);
+		if (is_bert)
+			expect_same_again(t, text.data, text.n, true);
+		else
+			cr_expect(again.n == text.n && memcmp(again.data, text.data, text.n) == 0,
+				"token %d: \"%s\" -> %s -> \"%s\"", id, text.data, show(ids),
+				again.data);
+		if (n > 0 && n_shown == 0)
+			cr_expect(ids.n == 1 && ids.at[0] == id, "token %d: \"%s\" -> %s", id,
+				text.data, show(ids));
+		text_free(&again);
+		text_free(&text);
+		free(ids.at);
+	}
 }
 
 /* The vocabularies of which only the vectors matter. */
@@ -284,6 +224,7 @@ static void check_vectors(const char *name, size_t expected_lines)
 	struct tokenizer *t = open_shared(file);
 	check_inp_out(t, file, 46);
 	check_jsonl(t, name, expected_lines);
+	check_every_token(t);
 	tokenizer_destroy(t);
 }
 
@@ -329,6 +270,7 @@ Test(tokenizer, bert)
 	struct tokenizer *t = open_shared("ggml-vocab-bert-bge.gguf");
 	check_inp_out(t, "ggml-vocab-bert-bge.gguf", 46);
 	check_jsonl(t, "bert-bge", 149);
+	check_every_token(t);
 	expect_bytes(t, "Hello", 5, true, true, "101 7592 102");
 	expect_ids(t, "[CLS] [MASK]x", "101 103 1060");
 	expect_bytes(t, "[MASK]", 6, false, false, "1031 7308 1033");
@@ -338,17 +280,19 @@ Test(tokenizer, bert)
 Test(tokenizer, gpt_oss)
 {
 	SKIP_WITHOUT("tokenizers/vocab-gpt-oss.gguf.xz");
-	struct tokenizer *t = open_xz("tokenizers/vocab-gpt-oss.gguf.xz");
+	struct tokenizer *t = open_shared("vocab-gpt-oss.gguf.xz");
 	check_jsonl(t, "gpt-oss", 161);
+	check_every_token(t);
 	tokenizer_destroy(t);
 }
 
 Test(tokenizer, llama_spm)
 {
 	SKIP_WITHOUT("tokenizers/ggml-vocab-llama-spm.gguf");
-	struct tokenizer *t = open_file(shared_path("tokenizers/ggml-vocab-llama-spm.gguf"));
+	struct tokenizer *t = open_shared("ggml-vocab-llama-spm.gguf");
 	check_inp_out(t, "ggml-vocab-llama-spm.gguf", 46);
 	check_jsonl(t, "llama-spm", 157);
+	check_every_token(t);
 	cr_expect_eq(tokenizer_info(t)->n_vocab, 32000);
 	cr_expect(tokenizer_info(t)->add_bos && !tokenizer_info(t)->add_eos);
 	tokenizer_destroy(t);
@@ -357,18 +301,20 @@ Test(tokenizer, llama_spm)
 Test(tokenizer, phi3)
 {
 	SKIP_WITHOUT("tokenizers/ggml-vocab-phi-3.gguf");
-	struct tokenizer *t = open_file(shared_path("tokenizers/ggml-vocab-phi-3.gguf"));
+	struct tokenizer *t = open_shared("ggml-vocab-phi-3.gguf");
 	check_inp_out(t, "ggml-vocab-phi-3.gguf", 46);
 	check_jsonl(t, "phi-3", 149);
+	check_every_token(t);
 	tokenizer_destroy(t);
 }
 
 Test(tokenizer, gpt2)
 {
 	SKIP_WITHOUT("tokenizers/ggml-vocab-gpt-2.gguf");
-	struct tokenizer *t = open_file(shared_path("tokenizers/ggml-vocab-gpt-2.gguf"));
+	struct tokenizer *t = open_shared("ggml-vocab-gpt-2.gguf");
 	check_inp_out(t, "ggml-vocab-gpt-2.gguf", 46);
 	check_jsonl(t, "gpt-2", 153);
+	check_every_token(t);
 	cr_expect(!tokenizer_info(t)->add_bos);
 	tokenizer_destroy(t);
 }
@@ -376,9 +322,10 @@ Test(tokenizer, gpt2)
 Test(tokenizer, llama3)
 {
 	SKIP_WITHOUT("tokenizers/vocab-llama3.gguf.xz");
-	struct tokenizer *t = open_xz("tokenizers/vocab-llama3.gguf.xz");
+	struct tokenizer *t = open_shared("vocab-llama3.gguf.xz");
 	check_inp_out(t, "ggml-vocab-llama-bpe.gguf", 46);
 	check_jsonl(t, "llama3", 161);
+	check_every_token(t);
 	expect_bytes(t, "Hi", 2, true, true, "128000 13347");
 	size_t n;
 	const int32_t *ends = tokenizer_ends(t, &n);
@@ -389,9 +336,10 @@ Test(tokenizer, llama3)
 Test(tokenizer, qwen3)
 {
 	SKIP_WITHOUT("tokenizers/vocab-qwen3.gguf.xz");
-	struct tokenizer *t = open_xz("tokenizers/vocab-qwen3.gguf.xz");
+	struct tokenizer *t = open_shared("vocab-qwen3.gguf.xz");
 	check_inp_out(t, "ggml-vocab-qwen2.gguf", 46);
 	check_jsonl(t, "qwen3", 160);
+	check_every_token(t);
 	cr_expect(tokenizer_is_end(t, 151645) && tokenizer_is_end(t, 151643));
 	cr_expect(!tokenizer_is_end(t, 151644) && !tokenizer_is_end(t, -1));
 	cr_expect_eq(tokenizer_info(t)->eot, 151645);
@@ -401,8 +349,9 @@ Test(tokenizer, qwen3)
 Test(tokenizer, gemma3)
 {
 	SKIP_WITHOUT("tokenizers/vocab-gemma3.gguf.xz");
-	struct tokenizer *t = open_xz("tokenizers/vocab-gemma3.gguf.xz");
+	struct tokenizer *t = open_shared("vocab-gemma3.gguf.xz");
 	check_jsonl(t, "gemma3", 160);
+	check_every_token(t);
 	cr_expect(!tokenizer_info(t)->add_space_prefix);
 	cr_expect(tokenizer_is_end(t, 106) && tokenizer_is_end(t, 1));
 	tokenizer_destroy(t);
