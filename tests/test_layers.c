@@ -44,7 +44,7 @@ static const struct room {
 	{"src/pretokenize.", 20, "text"},
 	{"src/wordpiece.", 20, "text"},
 	{"src/wordpiece_table.", 20, "text"},
-	{"src/chat.", 20, "text"},
+	{"src/template", 20, "chat template"},
 	{"src/sampler.", 20, "sampler"},
 	{"src/gguf.", 10, "formats"},
 	{"src/weight.", 10, "formats"},
