@@ -243,6 +243,18 @@ struct candidate {
 	int32_t id;   /* of the joined piece */
 };
 
+/* The tokens of a word met before in the same text. */
+struct known_word {
+	uint8_t n, n_ids; /* n is 0 in an empty slot */
+	char text[30];
+	int32_t ids[8];
+};
+
+enum {
+	N_KNOWN_WORDS = 4096,    /* 256 KiB, so that they stay in a core's second cache */
+	KNOWN_FROM_BYTES = 4096, /* shorter texts do without */
+};
+
 /* One call of tokenizer_encode: the tokens so far and memory that is used again and again. */
 struct encoder {
 	const struct tokenizer *t;
@@ -252,9 +264,10 @@ struct encoder {
 	size_t n_symbols, symbols_capacity;
 	struct candidate *heap; /* lowest key first */
 	size_t n_heap, heap_capacity;
-	struct text normal; /* llama: the stretch with its space prefix; bert: its words */
-	struct words words; /* gpt2 */
-	bool unknown_run;   /* the last token stands for bytes that the vocabulary cannot spell */
+	struct text normal;       /* llama: the stretch with its space prefix; bert: its words */
+	struct words words;       /* gpt2 */
+	struct known_word *known; /* N_KNOWN_WORDS, or NULL */
+	bool unknown_run; /* the last token stands for bytes that the vocabulary cannot spell */
 	struct lap_error *err;
 };
 
@@ -435,14 +448,13 @@ static enum lap_status spm_normalize(struct encoder *e, const char *text, size_t
 	return LAP_OK;
 }
 
-static enum lap_status spm_encode(struct encoder *e, const char *text, size_t n)
+static enum lap_status spm_word(struct encoder *e, const char *s, size_t n)
 {
-	enum lap_status status = spm_normalize(e, text, n);
-	const char *s = e->normal.data;
+	enum lap_status status = LAP_OK;
 	e->n_symbols = 0;
-	for (size_t i = 0; !status && i < e->normal.n;) {
+	for (size_t i = 0; !status && i < n;) {
 		uint32_t code;
-		unsigned length = utf8_decode(s + i, e->normal.n - i, &code);
+		unsigned length = utf8_decode(s + i, n - i, &code);
 		int32_t id = length ? vocabulary_piece(&e->t->vocab, s + i, length) : -1;
 		length += !length;
 		status = symbol_push(e, i, length, id);
@@ -451,32 +463,90 @@ static enum lap_status spm_encode(struct encoder *e, const char *text, size_t n)
 	return status ? status : symbols_merge(e, s);
 }
 
-static enum lap_status bpe_encode(struct encoder *e, const char *text, size_t n)
+static enum lap_status bpe_word(struct encoder *e, const char *word, size_t n)
 {
 	const struct tokenizer *t = e->t;
-	enum lap_status status = pretokenizer_split(t->pre, text, n, &e->words, e->err);
-	size_t begin = 0;
-	for (size_t i = 0; i < e->words.n && !status; i++) {
-		const char *word = text + begin;
-		size_t length = e->words.ends[i] - begin;
-		begin = e->words.ends[i];
-		int32_t whole = t->ignore_merges ? vocabulary_piece(&t->vocab, word, length) : -1;
-		if (whole >= 0) {
-			status = id_push(e, whole);
-			continue;
-		}
-		e->n_symbols = 0;
-		for (size_t j = 0; j < length && !status; j++)
-			status = symbol_push(e, j, 1, t->vocab.byte_ids[(unsigned char)word[j]]);
-		if (!status)
-			status = symbols_merge(e, word);
+	int32_t whole = t->ignore_merges ? vocabulary_piece(&t->vocab, word, n) : -1;
+	if (whole >= 0)
+		return id_push(e, whole);
+	enum lap_status status = LAP_OK;
+	e->n_symbols = 0;
+	for (size_t j = 0; j < n && !status; j++)
+		status = symbol_push(e, j, 1, t->vocab.byte_ids[(unsigned char)word[j]]);
+	return status ? status : symbols_merge(e, word);
+}
+
+/* Where a word is kept, or NULL; FNV-1a. */
+static struct known_word *known_slot(struct encoder *e, const char *word, size_t n)
+{
+	uint64_t hash = 0xCBF29CE484222325u;
+	if (!e->known || n == 0 || n > sizeof e->known->text)
+		return NULL;
+	for (size_t i = 0; i < n; i++)
+		hash = (hash ^ (unsigned char)word[i]) * 0x100000001B3u;
+	return &e->known[(hash >> 32) % N_KNOWN_WORDS];
+}
+
+/* Keeps what the word gave, from ids[begin] on.  The unknown token depends on what stands before. */
+static void known_keep(
+	struct encoder *e, struct known_word *slot, const char *word, size_t n, size_t begin)
+{
+	size_t n_ids = e->n_ids - begin;
+	if (n_ids == 0 || n_ids > ARRAY_COUNT(slot->ids) || e->unknown_run)
+		return;
+	for (size_t i = begin; i < e->n_ids; i++)
+		if (e->ids[i] == e->t->info.unknown)
+			return;
+	*slot = (struct known_word){.n = (uint8_t)n, .n_ids = (uint8_t)n_ids};
+	memcpy(slot->text, word, n);
+	memcpy(slot->ids, e->ids + begin, n_ids * sizeof *slot->ids);
+}
+
+/* The tokens of a stretch across whose ends no token reaches. */
+static enum lap_status word_encode(struct encoder *e, const char *word, size_t n)
+{
+	enum lap_status status = LAP_OK;
+	struct known_word *slot = known_slot(e, word, n);
+	if (slot && slot->n == n && memcmp(slot->text, word, n) == 0) {
+		for (unsigned i = 0; i < slot->n_ids && !status; i++)
+			status = id_push(e, slot->ids[i]);
+		return status;
 	}
+	size_t begin = e->n_ids;
+	status = e->t->vocab.family == FAMILY_SPM ? spm_word(e, word, n) : bpe_word(e, word, n);
+	if (slot && !status)
+		known_keep(e, slot, word, n, begin);
+	return status;
+}
+
+/* Words are cut before a space, where no piece reaches across. */
+static enum lap_status spm_encode(struct encoder *e, const char *text, size_t n)
+{
+	const bool *before_space = e->t->vocab.before_space;
+	enum lap_status status = spm_normalize(e, text, n);
+	const char *s = e->normal.data;
+	for (size_t begin = 0, end; begin < e->normal.n && !status; begin = end) {
+		end = begin + 1;
+		while (end < e->normal.n &&
+			(s[end] != ' ' || before_space[(unsigned char)s[end - 1]]))
+			end++;
+		status = word_encode(e, s + begin, end - begin);
+	}
+	return status;
+}
+
+static enum lap_status bpe_encode(struct encoder *e, const char *text, size_t n)
+{
+	enum lap_status status = pretokenizer_split(e->t->pre, text, n, &e->words, e->err);
+	size_t begin = 0;
+	for (size_t i = 0; i < e->words.n && !status; begin = e->words.ends[i++])
+		status = word_encode(e, text + begin, e->words.ends[i] - begin);
 	return status;
 }
 
 /* One word, a space in front: the longest piece that begins it, then the longest that goes on.  When
  * one is missing, all of it is unknown. */
-static enum lap_status word_encode(struct encoder *e, const char *word, size_t n)
+static enum lap_status pieces_encode(struct encoder *e, const char *word, size_t n)
 {
 	const struct vocabulary *v = &e->t->vocab;
 	size_t n_before = e->n_ids;
@@ -511,7 +581,7 @@ static enum lap_status wordpiece_encode(struct encoder *e, const char *text, siz
 		end = space ? (size_t)(space - s) : e->normal.n;
 		uint32_t length; /* an underline within a word reads like a piece's space */
 		underlines_decode(s + begin, end - begin, s + begin, &length);
-		status = word_encode(e, s + begin, length);
+		status = pieces_encode(e, s + begin, length);
 	}
 	return status;
 }
@@ -564,6 +634,8 @@ enum lap_status tokenizer_encode(const struct tokenizer *t, const char *text, si
 	/* An empty list is an allocation too. */
 	e.ids = array_grow(err, NULL, 0, &e.ids_capacity, sizeof *e.ids);
 	enum lap_status status = e.ids ? LAP_OK : LAP_NO_MEMORY;
+	if (n_bytes >= KNOWN_FROM_BYTES) /* without memory for it the text only takes longer */
+		e.known = array_alloc(N_KNOWN_WORDS, sizeof *e.known);
 	if (!status && add_special && t->info.add_bos && t->info.bos >= 0)
 		status = id_push(&e, t->info.bos);
 	if (!status)
@@ -572,6 +644,7 @@ enum lap_status tokenizer_encode(const struct tokenizer *t, const char *text, si
 		status = id_push(&e, t->info.eos);
 	free(e.symbols);
 	free(e.heap);
+	free(e.known);
 	text_free(&e.normal);
 	words_free(&e.words);
 	if (status) {

@@ -367,6 +367,9 @@ static void pieces_enter(struct vocabulary *v, enum token_type type)
 		if (slot->id_plus_1 == 0)
 			*slot = (struct piece_slot){hash, i + 1};
 		v->longest = n > v->longest ? n : v->longest;
+		for (uint32_t j = 1; j < n; j++)
+			if (text[j] == ' ')
+				v->before_space[(unsigned char)text[j - 1]] = true;
 	}
 }
 

@@ -56,6 +56,7 @@ struct vocabulary {
 	struct merge *merges;
 	size_t piece_mask, merge_mask;
 	uint32_t longest;         /* bytes of the longest piece */
+	bool before_space[256];   /* bytes that some piece has right before a space */
 	struct special *specials; /* sorted by bytes */
 	uint32_t n_specials;
 	uint32_t first[257]; /* specials that begin with byte b: first[b] to first[b + 1] */

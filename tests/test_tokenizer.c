@@ -1056,6 +1056,79 @@ Test(tokenizer, plain_spm)
 	check_plain("tests/vectors/golden/llama-freqs.gguf", "\u2581");
 }
 
+/* Words that come again, in texts long enough for their tokens to be kept: the same as word by word. */
+static void check_repeated_words(const char *file, const char *between)
+{
+	struct tokenizer *t = open_file(source_path(file));
+	struct text text = {0};
+	struct ids expected = {calloc(200000, sizeof(int32_t)), 0};
+	for (uint32_t i = 0; i < 4000; i++) {
+		uint32_t seed = i % 7 ? i % 100 : i;
+		char *word = random_word(1 + seed % 40, 1 + seed % 16, seed);
+		struct text piece = {0};
+		cr_assert(text_printf(&piece, "%s%s", i ? between : "", word));
+		cr_assert(text_append(&text, " ", i && !*between));
+		cr_assert(text_append(&text, piece.data, piece.n));
+		struct ids ids = encode_bytes(t, piece.data, piece.n, false, false);
+		cr_assert_leq(expected.n + ids.n, 200000);
+		memcpy(expected.at + expected.n, ids.at, ids.n * sizeof *ids.at);
+		expected.n += ids.n;
+		free(ids.at);
+		text_free(&piece);
+		free(word);
+	}
+	struct ids ids = encode_bytes(t, text.data, text.n, false, false);
+	cr_expect(ids.n == expected.n && !memcmp(ids.at, expected.at, ids.n * sizeof *ids.at), "%s",
+		file);
+	free(ids.at);
+	free(expected.at);
+	text_free(&text);
+	tokenizer_destroy(t);
+}
+
+Test(tokenizer, repeated_words)
+{
+	check_repeated_words("models/austen.gguf", " ");
+	check_repeated_words("tests/vectors/golden/llama-freqs.gguf", "");
+}
+
+/* A run of unknown characters is one token, also where its words were seen before; and a piece may
+ * reach across a space. */
+Test(tokenizer, words_that_are_not_alone)
+{
+	static const struct piece pieces[] = {{"<unk>", 2, 0}, {"a", 1, 0}, {"> ", 1, -1},
+		{"> <", 1, 0}, {">", 1, 0}, {"<", 1, 0}, {"\u2581", 1, -2}};
+	enum { n_spaceless = 6, n_repeats = 3000 };
+	static const char *const units[] = {"?? ?", "a? ?a", "> <", "a> < "};
+	static const char *const expected[2][ARRAY_COUNT(units)] = {
+		{"0", "1 0 1", "3", "1 3 0"}, {"0 6 0", "1 0 6 0 1", "3", "1 3 6"}};
+	for (int with_space = 0; with_space < 2; with_space++) {
+		builder_pieces(&b, "llama", pieces, n_spaceless + (size_t)with_space);
+		builder_bool(&b, "tokenizer.ggml.add_space_prefix", false);
+		struct tokenizer *t = builder_tokenizer(&b);
+		for (size_t i = 0; i < ARRAY_COUNT(units); i++) {
+			expect_ids(t, units[i], expected[with_space][i]);
+			struct ids one = encode_bytes(t, units[i], strlen(units[i]), false, false);
+			struct text text = {0};
+			for (int j = 0; j < n_repeats; j++)
+				cr_assert(text_printf(&text, "%s", units[i]));
+			struct ids ids = encode_bytes(t, text.data, text.n, false, false);
+			/* Only where a unit begins and ends with it does a run go on. */
+			bool joins = one.at[0] == 0 && one.at[one.n - 1] == 0;
+			size_t n_unit = one.n - joins;
+			cr_expect_eq(
+				ids.n, n_unit * n_repeats + joins, "%s: %zu ids", units[i], ids.n);
+			for (size_t j = 0; j < ids.n; j++)
+				cr_assert_eq(ids.at[j], one.at[n_unit ? j % n_unit : 0],
+					"%s: id %zu is %d", units[i], j, ids.at[j]);
+			text_free(&text);
+			free(ids.at);
+			free(one.at);
+		}
+		tokenizer_destroy(t);
+	}
+}
+
 /* ---- speed ----------------------------------------------------------------------------------- */
 
 /* OB-15 (b): CPU seconds for one word of n letters; and the ids of its first part are not lost. */
