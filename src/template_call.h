@@ -78,7 +78,8 @@ size_t text_find(struct pool *p, struct value v, struct value what, size_t from,
 /* `v % arguments`, v.format(arguments). */
 struct value text_percent(struct pool *p, struct value v, struct value arguments);
 struct value text_format(struct pool *p, struct value v, const struct arguments *a);
-/* At least `width` characters, filled on the side(s) named by '<', '>' or '^'. */
+/* At least `width` characters, filled behind ('<'), before ('>') or around
+ * them ('^' as in a format, 'c' as in str.center). */
 struct value text_pad(struct pool *p, struct value v, int64_t width, struct value fill, char align);
 
 /* Arguments of the kind that a callable wants, with Python's words when they are another. */

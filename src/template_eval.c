@@ -515,8 +515,9 @@ static struct value eval_dict(struct run *r, const struct node *n)
 {
 	struct value dict = value_dict(r->pool, VALUE_DICT);
 	for (const struct node *key = n->items; key; key = key->next->next) {
-		struct value k = eval(r, key);
-		dict_set(r->pool, dict.dict, k, eval(r, key->next));
+		struct value k = eval(r, key), v = eval(r, key->next);
+		at(r, key);
+		dict_set(r->pool, dict.dict, k, v);
 	}
 	return dict;
 }

@@ -193,7 +193,7 @@ FILTER(filter_indent)
 FILTER(filter_center)
 {
 	UNUSED;
-	return text_pad(p, value_str(p, v), int_or(p, a[0], 80), value_text(" "), '^');
+	return text_pad(p, value_str(p, v), int_or(p, a[0], 80), value_text(" "), 'c');
 }
 
 FILTER(filter_format)

@@ -442,7 +442,7 @@ METHOD(str_rjust)
 METHOD(str_center)
 {
 	UNUSED;
-	return pad(p, self, a, '^');
+	return pad(p, self, a, 'c');
 }
 
 METHOD(str_format)

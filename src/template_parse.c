@@ -896,10 +896,11 @@ static struct node *parse_comparison(struct parser *p)
 {
 	struct node *a = parse_level(p, 0);
 	struct node *chain = node_with(p, NODE_COMPARE, a, NULL), **end = &chain->items;
-	enum operator op;
-	while (take_comparison(p, &op)) {
-		struct node *n = node_with(p, NODE_COMPARE, parse_level(p, 0), NULL);
-		n->op = op;
+	for (;;) {
+		struct node *n = node_new(p, NODE_COMPARE); /* at the operator */
+		if (!take_comparison(p, &n->op))
+			break;
+		n->a = parse_level(p, 0);
 		append(&end, n);
 	}
 	return chain->items ? chain : a;

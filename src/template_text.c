@@ -244,7 +244,10 @@ struct value text_pad(struct pool *p, struct value v, int64_t width, struct valu
 {
 	struct builder b = {0};
 	int64_t missing_chars = width - (int64_t)value_length(p, v);
-	int64_t left = align == '>' ? missing_chars : align == '^' ? missing_chars / 2 : 0;
+	int64_t half = missing_chars / 2;
+	if (align == 'c') /* str.center: an odd blank goes to the left when the width is odd */
+		half += missing_chars & width & 1;
+	int64_t left = align == '>' ? missing_chars : align == '<' ? 0 : half;
 	if (missing_chars <= 0)
 		return v;
 	if ((uint64_t)missing_chars > p->max_output)

@@ -73,7 +73,7 @@ void *pool_alloc(struct pool *p, uint64_t n, uint64_t size)
 		pool_fail(p, "the template needs more than %llu bytes of memory",
 			(unsigned long long)p->max_bytes);
 	p->n_bytes = total;
-	if (n_bytes > p->n_free) {
+	if (n_bytes > p->n_free || !p->free_at) {
 		size_t n_block = n_bytes > POOL_BLOCK ? (size_t)n_bytes : POOL_BLOCK;
 		struct pool_block *block = malloc(sizeof *block + n_block);
 		if (!block)
@@ -575,7 +575,7 @@ struct value value_items(struct pool *p, struct value v)
 {
 	if (v.kind == VALUE_ITERATOR) { /* what is left of it; then it is empty */
 		struct value rest = value_list(p, VALUE_LIST);
-		rest.list->items = v.list->items + (v.list->items ? v.list->at : 0);
+		rest.list->items = v.list->items ? v.list->items + v.list->at : NULL;
 		rest.list->n = rest.list->capacity = v.list->n - v.list->at;
 		v.list->at = v.list->n;
 		return rest;
