@@ -43,9 +43,9 @@ _Noreturn void pool_fail(struct pool *p, const char *format, ...)
 	vsnprintf(words, sizeof words, format, args);
 	va_end(args);
 	struct lap_error scratch, *err = p->err ? p->err : &scratch;
-	p->status = p->line
-		? fail(err, LAP_ERROR, "line %u, column %u: %.900s", p->line, p->column, words)
-		: fail(err, LAP_ERROR, "%s", words);
+	p->status = p->line ? fail(err, LAP_ERROR, "chat template, line %u, column %u: %.900s",
+				      p->line, p->column, words)
+			    : fail(err, LAP_ERROR, "%s", words);
 	flatten(err);
 	longjmp(p->escape, 1);
 }
@@ -53,6 +53,8 @@ _Noreturn void pool_fail(struct pool *p, const char *format, ...)
 _Noreturn void pool_raise(struct pool *p, const char *words, size_t n)
 {
 	struct lap_error scratch, *err = p->err ? p->err : &scratch;
+	if (!n)
+		pool_fail(p, "the template raises an error without words");
 	p->status = fail(
 		err, LAP_ERROR, "%.*s", (int)(n < sizeof err->text ? n : sizeof err->text), words);
 	flatten(err);

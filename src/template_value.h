@@ -30,7 +30,7 @@ struct pool {
 };
 
 void pool_free(struct pool *p);
-/* Writes "line 3, column 7: " and the message as one line, and returns to `escape`. */
+/* Writes "chat template, line 3, column 7: " and the message as one line, and returns to `escape`. */
 _Noreturn void pool_fail(struct pool *p, const char *format, ...) PRINTF_LIKE(2, 3);
 /* The words alone, at most as long as an error may be. */
 _Noreturn void pool_raise(struct pool *p, const char *words, size_t n);

@@ -167,41 +167,56 @@ Test(template, a_syntax_error_has_a_place)
 	static const struct {
 		const char *source, *words;
 	} cases[] = {
-		{"a\n  {{ 1 + }}", "line 2, column 10: found '}}', expected an expression"},
-		{"{{ 'abc }}", "line 1, column 4: a string without its closing '"},
-		{"\u00e9\u00e9 {{ a b }}", "line 1, column 9: found 'b', expected '}}'"},
-		{"{{ a", "line 1, column 5: found the end of the template, expected '}}'"},
+		{"a\n  {{ 1 + }}",
+			"chat template, line 2, column 10: found '}}', expected an expression"},
+		{"{{ 'abc }}", "chat template, line 1, column 4: a string without its closing '"},
+		{"\u00e9\u00e9 {{ a b }}",
+			"chat template, line 1, column 9: found 'b', expected '}}'"},
+		{"{{ a",
+			"chat template, line 1, column 5: found the end of the template, expected "
+			"'}}'"},
 		{"{% if x %}\na",
-			"line 2, column 2: found the end of the template, expected the end of "
+			"chat template, line 2, column 2: found the end of the template, expected "
+			"the end of "
 			"{% if %} of line 1"},
 		{"{% endif %}",
-			"line 1, column 4: found 'endif', expected a tag such as 'if', 'for', "
+			"chat template, line 1, column 4: found 'endif', expected a tag such as "
+			"'if', 'for', "
 			"'set' or 'macro'"},
 		{"{% for 1 in x %}",
-			"line 1, column 8: found a number, expected a name to assign to"},
-		{"{% for x on y %}", "line 1, column 10: found 'on', expected 'in'"},
-		{"{% set none = 1 %}", "line 1, column 8: cannot assign to 'none'"},
-		{"{% break %}", "line 1, column 4: 'break' outside of a loop"},
+			"chat template, line 1, column 8: found a number, expected a name to "
+			"assign to"},
+		{"{% for x on y %}", "chat template, line 1, column 10: found 'on', expected 'in'"},
+		{"{% set none = 1 %}", "chat template, line 1, column 8: cannot assign to 'none'"},
+		{"{% break %}", "chat template, line 1, column 4: 'break' outside of a loop"},
 		{"{% for x in y %}{% macro m() %}{% continue %}{% endmacro %}{% endfor %}",
-			"line 1, column 35: 'continue' outside of a loop"},
+			"chat template, line 1, column 35: 'continue' outside of a loop"},
 		{"{% include 'x' %}",
-			"line 1, column 4: 'include' asks for another file, a chat template has "
+			"chat template, line 1, column 4: 'include' asks for another file, a chat "
+			"template has "
 			"none"},
 		{"{{ f(a=1, 2) }}",
-			"line 1, column 12: an argument without a name behind one with a name"},
+			"chat template, line 1, column 12: an argument without a name behind one "
+			"with a name"},
 		{"{% macro m(a=1, b) %}{% endmacro %}",
-			"line 1, column 18: a parameter without a default behind one with a "
+			"chat template, line 1, column 18: a parameter without a default behind "
+			"one with a "
 			"default"},
 		{"{% call m %}{% endcall %}",
-			"line 1, column 11: found no call, expected one behind {% call"},
-		{"{# x", "line 1, column 1: {# without #}"},
-		{"{% raw %} x", "line 1, column 1: {% raw %} without {% endraw %}"},
-		{"{{ a ? b }}", "line 1, column 6: unexpected character '?'"},
-		{"{{ '\\xZ' }}", "line 1, column 4: \\x in a string needs 2 hexadecimal digits"},
-		{"{{ a is b is c }}", "line 1, column 11: tests cannot be chained with 'is'"},
-		{"{{ [1, 2 }}", "line 1, column 10: found '}', expected ','"},
+			"chat template, line 1, column 11: found no call, expected one behind {% "
+			"call"},
+		{"{# x", "chat template, line 1, column 1: {# without #}"},
+		{"{% raw %} x", "chat template, line 1, column 1: {% raw %} without {% endraw %}"},
+		{"{{ a ? b }}", "chat template, line 1, column 6: unexpected character '?'"},
+		{"{{ '\\xZ' }}",
+			"chat template, line 1, column 4: \\x in a string needs 2 hexadecimal "
+			"digits"},
+		{"{{ a is b is c }}",
+			"chat template, line 1, column 11: tests cannot be chained with 'is'"},
+		{"{{ [1, 2 }}", "chat template, line 1, column 10: found '}', expected ','"},
 		{"{{ a. }}",
-			"line 1, column 7: found '}}', expected a name or a number behind '.'"},
+			"chat template, line 1, column 7: found '}}', expected a name or a number "
+			"behind '.'"},
 	};
 	for (size_t i = 0; i < ARRAY_COUNT(cases); i++)
 		expect_error(cases[i].source, cases[i].words);
@@ -212,44 +227,57 @@ Test(template, a_failure_has_a_place_and_python_s_words)
 	static const struct {
 		const char *source, *words;
 	} cases[] = {
-		{"a\n{{ x.y }}", "line 2, column 5: 'x' is undefined"},
-		{"{{ messages[0].content }}", "line 1, column 15: list object has no element 0"},
-		{"{{ {}.a.b }}", "line 1, column 8: 'dict object' has no attribute 'a'"},
-		{"{{ none.a.b }}", "line 1, column 10: 'None' has no attribute 'a'"},
+		{"a\n{{ x.y }}", "chat template, line 2, column 5: 'x' is undefined"},
+		{"{{ messages[0].content }}",
+			"chat template, line 1, column 15: list object has no element 0"},
+		{"{{ {}.a.b }}",
+			"chat template, line 1, column 8: 'dict object' has no attribute 'a'"},
+		{"{{ none.a.b }}", "chat template, line 1, column 10: 'None' has no attribute 'a'"},
 		{"{{ 1 + 'a' }}",
-			"line 1, column 6: unsupported operand type(s) for +: 'int' and 'str'"},
+			"chat template, line 1, column 6: unsupported operand type(s) for +: 'int' "
+			"and 'str'"},
 		{"{{ 'a' + 1 }}",
-			"line 1, column 8: can only concatenate str (not \"int\") to str"},
-		{"{{ 1 / 0 }}", "line 1, column 6: division by zero"},
+			"chat template, line 1, column 8: can only concatenate str (not \"int\") "
+			"to str"},
+		{"{{ 1 / 0 }}", "chat template, line 1, column 6: division by zero"},
 		{"{{ 9223372036854775807 + 1 }}",
-			"line 1, column 24: a whole number outside 64 bits"},
+			"chat template, line 1, column 24: a whole number outside 64 bits"},
 		{"{{ 1 < 'a' }}",
-			"line 1, column 6: '<' not supported between instances of 'int' and 'str'"},
-		{"{{ x | nope }}", "line 1, column 8: No filter named 'nope'."},
-		{"{{ x is nope }}", "line 1, column 9: No test named 'nope'."},
+			"chat template, line 1, column 6: '<' not supported between instances of "
+			"'int' and 'str'"},
+		{"{{ x | nope }}", "chat template, line 1, column 8: No filter named 'nope'."},
+		{"{{ x is nope }}", "chat template, line 1, column 9: No test named 'nope'."},
 		{"{{ [1].append(2) }}",
-			"line 1, column 14: access to attribute 'append' of 'list' object is "
+			"chat template, line 1, column 14: access to attribute 'append' of 'list' "
+			"object is "
 			"unsafe."},
 		{"{{ {}.update(a=2) }}",
-			"line 1, column 13: access to attribute 'update' of 'dict' object is "
+			"chat template, line 1, column 13: access to attribute 'update' of 'dict' "
+			"object is "
 			"unsafe."},
-		{"{% for x in 5 %}{% endfor %}", "line 1, column 13: 'int' object is not iterable"},
-		{"{{ 5() }}", "line 1, column 5: 'int' object is not callable"},
+		{"{% for x in 5 %}{% endfor %}",
+			"chat template, line 1, column 13: 'int' object is not iterable"},
+		{"{{ 5() }}", "chat template, line 1, column 5: 'int' object is not callable"},
 		{"{% set messages.x = 1 %}",
-			"line 1, column 8: cannot assign attribute on non-namespace object"},
+			"chat template, line 1, column 8: cannot assign attribute on non-namespace "
+			"object"},
 		{"{{ range(100001) }}",
-			"line 1, column 9: Range too big. The sandbox blocks ranges larger than "
+			"chat template, line 1, column 9: Range too big. The sandbox blocks ranges "
+			"larger than "
 			"MAX_RANGE (100000)."},
 		{"{{ 'a' | replace('b') }}",
-			"line 1, column 10: filter 'replace' needs 2 arguments (old new count), "
+			"chat template, line 1, column 10: filter 'replace' needs 2 arguments (old "
+			"new count), "
 			"found 1"},
 		{"{{ 'a'.strip(1, 2) }}",
-			"line 1, column 13: method 'strip' takes at most 1 arguments, found 2"},
+			"chat template, line 1, column 13: method 'strip' takes at most 1 "
+			"arguments, found 2"},
 		{"{{ [[]] | map(attribute=none) | list }}",
-			"line 1, column 11: an attribute must be str, not NoneType"},
-		{"{{ {[]: 1} }}", "line 1, column 5: unhashable type: 'list'"},
+			"chat template, line 1, column 11: an attribute must be str, not NoneType"},
+		{"{{ {[]: 1} }}", "chat template, line 1, column 5: unhashable type: 'list'"},
 		{"{{ x | tojson }}",
-			"line 1, column 8: Object of type Undefined is not JSON serializable"},
+			"chat template, line 1, column 8: Object of type Undefined is not JSON "
+			"serializable"},
 	};
 	for (size_t i = 0; i < ARRAY_COUNT(cases); i++)
 		expect_error(cases[i].source, cases[i].words);
@@ -258,6 +286,8 @@ Test(template, a_failure_has_a_place_and_python_s_words)
 Test(template, a_raised_error_is_in_the_template_s_words)
 {
 	expect_error("{{ raise_exception('Roles must alternate!') }}", "Roles must alternate!");
+	expect_error("{{ raise_exception(x) }}",
+		"chat template, line 1, column 19: the template raises an error without words");
 	expect_error("{{ raise_exception('two\nlines') }}", "two lines");
 	expect_error("{% if not messages %}{{ raise_exception('none: ' ~ messages | length) }}"
 		     "{% endif %}",
