@@ -252,7 +252,7 @@ struct known_word {
 
 enum {
 	N_KNOWN_WORDS = 4096,    /* 256 KiB, so that they stay in a core's second cache */
-	KNOWN_FROM_BYTES = 4096, /* shorter texts do without */
+	KNOWN_FROM_BYTES = 1024, /* shorter texts do without */
 };
 
 /* One call of tokenizer_encode: the tokens so far and memory that is used again and again. */
