@@ -34,6 +34,8 @@ struct run {
 	struct builder *out;
 	struct value captured; /* the text of the block that filters are applied to */
 	const struct tm *now;
+	char *joined_end; /* of the newest text that + made, and the bytes free behind it */
+	size_t joined_room;
 };
 
 static struct value eval(struct run *r, const struct node *n);
@@ -196,6 +198,27 @@ static bool repeats(struct value v, struct value times)
 		(times.kind == VALUE_INT || times.kind == VALUE_BOOL);
 }
 
+/* a + b.  Templates collect long texts piece by piece, so the newest text grows where it is while its
+ * builder has room; the shorter texts in the same memory stay what they were. */
+static struct value join_texts(struct run *r, struct value a, struct value b)
+{
+	pool_work(r->pool, b.n);
+	if (a.n && a.s + a.n == r->joined_end && b.n <= r->joined_room &&
+		a.n + b.n <= r->pool->max_output) {
+		memcpy(r->joined_end, b.s, b.n);
+		r->joined_end += b.n;
+		r->joined_room -= b.n;
+		return value_string(a.s, a.n + b.n);
+	}
+	struct builder text = {0};
+	pool_work(r->pool, a.n);
+	build(r->pool, &text, a.s, a.n);
+	build(r->pool, &text, b.s, b.n);
+	r->joined_end = text.n ? text.data + text.n : NULL;
+	r->joined_room = text.capacity - text.n;
+	return built(&text);
+}
+
 static struct value join_lists(struct run *r, struct value a, struct value b)
 {
 	struct value out = value_list(r->pool, a.kind);
@@ -219,13 +242,8 @@ static struct value binary(struct run *r, enum operator op, struct value a, stru
 			: int_binary(r, op, need_int(p, a), need_int(p, b));
 	if (op == OP_MOD && a.kind == VALUE_STRING)
 		return text_percent(p, a, b);
-	if (op == OP_ADD && a.kind == VALUE_STRING && b.kind == VALUE_STRING) {
-		struct builder text = {0};
-		pool_work(p, a.n + b.n);
-		build(p, &text, a.s, a.n);
-		build(p, &text, b.s, b.n);
-		return built(&text);
-	}
+	if (op == OP_ADD && a.kind == VALUE_STRING && b.kind == VALUE_STRING)
+		return join_texts(r, a, b);
 	if (op == OP_ADD && a.kind == b.kind && (a.kind == VALUE_LIST || a.kind == VALUE_TUPLE))
 		return join_lists(r, a, b);
 	if (op == OP_MUL && repeats(a, b))

@@ -400,6 +400,35 @@ Test(template, limits_have_their_own_errors)
 		&small, "the template needs more than 1048576 bytes of memory");
 }
 
+/* Pieces that are put together again and again share memory, and none sees the others' ends. */
+Test(template, texts_grow_in_place)
+{
+	const struct template_limits small = {.n_memory = 1 << 20};
+	struct text out = {0};
+	struct lap_error err = {0};
+	cr_expect_eq(render("{% set ns = namespace(s='', t='') %}{% for i in range(2000) %}"
+			    "{% set ns.t = ns.s + 'x' %}{% set ns.s = ns.s + 'ab' %}{% endfor %}"
+			    "{{ ns.s | length }} {{ ns.t[-3:] }} {{ ns.s[-3:] }}",
+			     NULL, &small, &out, &err),
+		LAP_ERROR, "two ends cannot both grow");
+	cr_expect_eq(
+		render("{% set ns = namespace(s='') %}{% for i in range(500) %}"
+		       "{% set ns.s = ns.s + 'abcdefgh' ~ '' %}{% endfor %}{{ ns.s | length }}",
+			NULL, &small, &out, &err),
+		LAP_ERROR, "~ copies");
+	cr_expect_eq(
+		render("{% set ns = namespace(s='') %}{% for i in range(1000) %}"
+		       "{% set ns.s = ns.s + 'abcdefgh' + '.' %}{% endfor %}{{ ns.s | length }}",
+			NULL, &small, &out, &err),
+		LAP_OK, "%s", err.text);
+	cr_expect_str_eq(out.data, "9000");
+	text_free(&out);
+	expect_text("{% set a = 'a' + 'b' %}{% set c = a + 'c' %}{% set d = a + 'd' %}{{ a }} {{ c "
+		    "}} {{ d }} "
+		    "{{ c + 'e' }} {{ c + 'f' }} {{ a + a }}",
+		"ab abc abd abce abcf abab");
+}
+
 /* The defaults hold too, in a stack of the usual size and in seconds. */
 Test(template, no_template_runs_for_ever)
 {
