@@ -454,8 +454,8 @@ enum lap_status engine_tokenizer(
 	if (m->tokenizer)
 		return LAP_OK;
 	return fail(err, LAP_BAD_MODEL,
-		"%s has no tokenizer: tokenizer.ggml.model is missing, expected \"llama\" or "
-		"\"gpt2\"",
+		"%s has no tokenizer: tokenizer.ggml.model is missing, expected \"llama\", "
+		"\"gpt2\" or \"bert\"",
 		m->info.path);
 }
 

@@ -10,26 +10,103 @@
 
 #include "gguf.h"
 
+/* Parts that several rows share. */
+#define SUFFIXES  "'s|'t|'re|'ve|'m|'ll|'d"
+#define GPT2_HEAD SUFFIXES "| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)"
+#define GPT2      GPT2_HEAD "|\\s+"
+#define LEADING   "[^\\r\\n\\p{L}\\p{N}]?"
+#define MARKS     " ?[^\\s\\p{L}\\p{N}]+"
+#define LINES     "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+/* cl100k and what grew from it: the argument is a word's digits. */
+#define CL100K(digits) "(?i:" SUFFIXES ")|" LEADING "\\p{L}+|" digits "|" MARKS "[\\r\\n]*|" LINES
+/* o200k: a word is capitals, then small letters; the argument is what may hang on a word. */
+#define CAPITALS "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define SMALL    "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define CASED(suffix) \
+	LEADING CAPITALS "*" SMALL "+" suffix "|" LEADING CAPITALS "+" SMALL "*" suffix
+/* What DeepSeek takes for letters with two cases, and for Chinese, Japanese and Korean. */
+#define DEEPSEEK_CASED                                                                             \
+	"A-Za-z\\x{B5}\\x{C0}-\\x{D6}\\x{D8}-\\x{F6}\\x{F8}-\\x{1BA}\\x{1BC}-\\x{1BF}"             \
+	"\\x{1C4}-\\x{293}\\x{295}-\\x{2AF}\\x{370}-\\x{373}\\x{376}\\x{377}\\x{37B}-\\x{37D}"     \
+	"\\x{37F}\\x{386}\\x{388}-\\x{38A}\\x{38C}\\x{38E}-\\x{3A1}\\x{3A3}-\\x{3F5}"              \
+	"\\x{3F7}-\\x{481}\\x{48A}-\\x{52F}\\x{531}-\\x{556}\\x{10A0}-\\x{10C5}"                   \
+	"\\x{13A0}-\\x{13F5}\\x{13F8}-\\x{13FD}\\x{1C90}-\\x{1CBA}\\x{1CBD}-\\x{1CBF}"             \
+	"\\x{1D00}-\\x{1D2B}\\x{1D6B}-\\x{1D77}\\x{1D79}-\\x{1D9A}\\x{1E00}-\\x{1F15}"             \
+	"\\x{1F18}-\\x{1F1D}\\x{1F20}-\\x{1F45}\\x{1F48}-\\x{1F4D}\\x{1F50}-\\x{1F57}"             \
+	"\\x{1F59}\\x{1F5B}\\x{1F5D}\\x{1F5F}-\\x{1F7D}\\x{1F80}-\\x{1FB4}\\x{1FB6}-\\x{1FBC}"     \
+	"\\x{1FBE}\\x{1FC2}-\\x{1FC4}\\x{1FC6}-\\x{1FCC}\\x{1FD0}-\\x{1FD3}\\x{1FD6}-\\x{1FDB}"    \
+	"\\x{1FE0}-\\x{1FEC}\\x{1FF2}-\\x{1FF4}\\x{1FF6}-\\x{1FFC}\\x{2102}\\x{2107}"              \
+	"\\x{210A}-\\x{2113}\\x{2115}\\x{2119}-\\x{211D}\\x{2124}\\x{2126}\\x{2128}\\x{212A}-\\x{" \
+	"212D}"                                                                                    \
+	"\\x{212F}-\\x{2134}\\x{2139}\\x{213C}-\\x{213F}\\x{2145}-\\x{2149}\\x{214E}\\x{2183}"     \
+	"\\x{2184}\\x{2C00}-\\x{2C7B}\\x{2C7E}-\\x{2CE4}\\x{2CEB}-\\x{2CEE}\\x{2CF2}\\x{2CF3}"     \
+	"\\x{A640}-\\x{A66D}\\x{A680}-\\x{A69B}\\x{A722}-\\x{A76F}\\x{A771}-\\x{A787}"             \
+	"\\x{A78B}-\\x{A78E}\\x{AB70}-\\x{ABBF}\\x{FB00}-\\x{FB06}\\x{FB13}-\\x{FB17}"             \
+	"\\x{FF21}-\\x{FF3A}\\x{FF41}-\\x{FF5A}\\x{10400}-\\x{1044F}\\x{104B0}-\\x{104D3}"         \
+	"\\x{104D8}-\\x{104FB}\\x{10C80}-\\x{10CB2}\\x{10CC0}-\\x{10CF2}\\x{118A0}-\\x{118DF}"     \
+	"\\x{1E900}-\\x{1E943}"
+#define DEEPSEEK_CJK "[\\x{4E00}-\\x{9FA5}\\x{800}-\\x{4E00}\\x{AC00}-\\x{D7FF}]+"
+
 /* To add a pre-tokenizer is to add a row.  The patterns are those that the models' authors published
- * with their tokenizers, as they spell them: \s means Unicode's White_Space (see pattern_expand). */
+ * with their tokenizers: \s means Unicode's White_Space (see pattern_expand). */
 static const struct pretokenizer_rule rules[] = {
 	{
-		.names = "gpt-2 default",
-		.patterns = {"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+"
-			     "|\\s+(?!\\S)|\\s+"},
+		.names = "gpt-2 mpt olmo phi-2",
+		.patterns = {GPT2},
 	},
 	{
-		.names = "llama-bpe llama3 llama-v3",
-		.patterns =
-			{"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}"
-			 "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},
+		/* What the files' usual writer means where it knew no better. */
+		.names = "default",
+		.patterns = {"[\\p{P}$+<=>^~|]+", GPT2_HEAD, "\\p{N}+", "[0-9][0-9][0-9]"},
+	},
+	{
+		.names = "llama-bpe llama3 llama-v3 falcon3 pixtral lfm2",
+		.patterns = {CL100K("\\p{N}{1,3}")},
 		.ignore_merges = true,
 		.add_bos = true,
 	},
 	{
-		.names = "qwen2 deepseek-r1-qwen",
-		.patterns = {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}"
-			     "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},
+		.names = "dbrx smaug-bpe chatglm-bpe glm4",
+		.patterns = {CL100K("\\p{N}{1,3}")},
+	},
+	{
+		.names = "qwen2 deepseek-r1-qwen stablelm2",
+		.patterns = {CL100K("\\p{N}")},
+	},
+	{
+		.names = "qwen35", /* qwen2, with marks taken for letters */
+		.patterns = {"(?i:" SUFFIXES ")|" LEADING "[\\p{L}\\p{M}]+|\\p{N}"
+			     "| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" LINES},
+	},
+	{
+		.names = "deepseek-llm",
+		.patterns = {"[\\r\\n]", "\\s?[" DEEPSEEK_CASED "]+",
+			"\\s?[!-/:-~\\x{FF01}-\\x{FF0F}\\x{FF1A}-\\x{FF5E}\\x{2018}-\\x{201F}"
+			"\\x{3000}-\\x{3002}]+",
+			"(?<!\\s)\\s+$", /* \s+$, but never tried within a run */
+			DEEPSEEK_CJK, "\\p{N}+"},
+	},
+	{
+		.names = "deepseek-coder",
+		.patterns = {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", DEEPSEEK_CJK, "\\p{N}"},
+	},
+	{
+		.names = "falcon",
+		.patterns = {"[\\p{P}$+<=>^~|`]+", GPT2_HEAD, "[0-9][0-9][0-9]"},
+	},
+	{
+		.names = "starcoder refact smollm command-r",
+		.patterns = {"\\p{N}", GPT2},
+	},
+	{
+		.names = "tekken",
+		.patterns = {CASED("") "|\\p{N}|" MARKS "[\\r\\n/]*|" LINES},
+		.ignore_merges = true,
+		.add_bos = true,
+	},
+	{
+		.names = "gpt-4o llama4",
+		.patterns = {CASED("(?i:" SUFFIXES ")?") "|\\p{N}{1,3}|" MARKS "[\\r\\n/]*|" LINES},
 	},
 };
 

@@ -7,7 +7,7 @@
 
 #include "base.h"
 
-enum { PRETOKENIZER_STEPS = 4 }; /* most patterns of one row */
+enum { PRETOKENIZER_STEPS = 6 }; /* most patterns of one row */
 
 /* The patterns are applied one after another, each to the pieces that the one before left.  A match
  * is a piece, and so is what lies between two matches. */

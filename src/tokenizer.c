@@ -10,6 +10,7 @@
 
 #include "pretokenize.h"
 #include "vocabulary.h"
+#include "wordpiece.h"
 
 struct tokenizer {
 	struct tokenizer_info info;
@@ -84,12 +85,14 @@ static enum lap_status keys_load(struct tokenizer *t, const struct gguf *g, stru
 	struct tokenizer_info *info = &t->info;
 	info->n_vocab = t->vocab.n_tokens;
 	info->bos = info->eos = info->eot = info->unknown = info->padding = -1;
-	if (t->vocab.is_spm) { /* SentencePiece's own numbering, where the vocabulary follows it */
+	enum vocabulary_family family = t->vocab.family;
+	if (family ==
+		FAMILY_SPM) { /* SentencePiece's own numbering, where the vocabulary follows it */
 		info->bos = info->n_vocab > 1 && t->vocab.tokens[1].type == TOKEN_CONTROL ? 1 : -1;
 		info->eos = info->n_vocab > 2 && t->vocab.tokens[2].type == TOKEN_CONTROL ? 2 : -1;
 		info->unknown = t->vocab.tokens[0].type == TOKEN_UNKNOWN ? 0 : -1;
 	}
-	int32_t eom = -1;
+	int32_t eom = -1, unused_id;
 	const struct {
 		const char *key;
 		int32_t *id;
@@ -100,9 +103,15 @@ static enum lap_status keys_load(struct tokenizer *t, const struct gguf *g, stru
 		{"tokenizer.ggml.eom_token_id", &eom},
 		{"tokenizer.ggml.unknown_token_id", &info->unknown},
 		{"tokenizer.ggml.padding_token_id", &info->padding},
+		/* WordPiece's two, one of them misspelt by everyone */
+		{"tokenizer.ggml.cls_token_id",
+			family == FAMILY_WORDPIECE ? &info->bos : &unused_id},
+		{"tokenizer.ggml.seperator_token_id",
+			family == FAMILY_WORDPIECE ? &info->eos : &unused_id},
 	};
-	info->add_bos = t->vocab.is_spm || pretokenizer_rule(t->pre)->add_bos;
-	info->add_space_prefix = t->vocab.is_spm;
+	info->add_bos = family != FAMILY_BPE || pretokenizer_rule(t->pre)->add_bos;
+	info->add_eos = family == FAMILY_WORDPIECE;
+	info->add_space_prefix = family != FAMILY_BPE;
 	/* Some byte-level files carry SPM's two keys, which mean nothing there. */
 	bool unused;
 	const struct {
@@ -112,9 +121,9 @@ static enum lap_status keys_load(struct tokenizer *t, const struct gguf *g, stru
 		{"tokenizer.ggml.add_bos_token", &info->add_bos},
 		{"tokenizer.ggml.add_eos_token", &info->add_eos},
 		{"tokenizer.ggml.add_space_prefix",
-			t->vocab.is_spm ? &info->add_space_prefix : &unused},
+			family == FAMILY_SPM ? &info->add_space_prefix : &unused},
 		{"tokenizer.ggml.remove_extra_whitespaces",
-			t->vocab.is_spm ? &t->trim_spaces : &unused},
+			family == FAMILY_SPM ? &t->trim_spaces : &unused},
 	};
 	enum lap_status status = LAP_OK;
 	for (size_t i = 0; i < ARRAY_COUNT(ids) && !status; i++)
@@ -143,10 +152,11 @@ static enum lap_status pre_load(struct tokenizer *t, const struct gguf *g, struc
 	return LAP_OK;
 }
 
-static enum lap_status model_load(
-	struct tokenizer *t, const struct gguf *g, bool *is_spm, struct lap_error *err)
+static enum lap_status model_load(struct tokenizer *t, const struct gguf *g,
+	enum vocabulary_family *family, struct lap_error *err)
 {
-	static const char *const models[] = {"llama", "gpt2"};
+	static const char *const models[] = {
+		[FAMILY_SPM] = "llama", [FAMILY_BPE] = "gpt2", [FAMILY_WORDPIECE] = "bert"};
 	struct gguf_string name = {0};
 	enum lap_status status = gguf_string(g, "tokenizer.ggml.model", &name, err);
 	if (status)
@@ -154,15 +164,16 @@ static enum lap_status model_load(
 	if (!name.data)
 		return fail(err, LAP_BAD_MODEL, "%s: tokenizer.ggml.model is missing", g->path);
 	for (size_t i = 0; i < ARRAY_COUNT(models); i++) {
-		if (strlen(models[i]) == name.n && memcmp(models[i], name.data, name.n) == 0)
+		if (strlen(models[i]) == name.n && memcmp(models[i], name.data, name.n) == 0) {
 			t->info.model = models[i];
+			*family = (enum vocabulary_family)i;
+		}
 	}
 	char shown[GGUF_SHOW_BYTES];
 	if (!t->info.model)
 		return fail(err, LAP_BAD_MODEL,
-			"%s: tokenizer model \"%s\" is not supported; supported: llama gpt2",
+			"%s: tokenizer model \"%s\" is not supported; supported: llama gpt2 bert",
 			g->path, gguf_show(name, shown));
-	*is_spm = t->info.model == models[0];
 	return LAP_OK;
 }
 
@@ -174,11 +185,11 @@ enum lap_status tokenizer_create(
 	if (!t)
 		return fail_memory(err, "the tokenizer", sizeof *t);
 	t->info.pre = "";
-	bool is_spm = false;
-	enum lap_status status = model_load(t, gguf, &is_spm, err);
+	enum vocabulary_family family = FAMILY_SPM;
+	enum lap_status status = model_load(t, gguf, &family, err);
 	if (!status)
-		status = vocabulary_load(&t->vocab, gguf, is_spm, err);
-	if (!status && !is_spm)
+		status = vocabulary_load(&t->vocab, gguf, family, err);
+	if (!status && family == FAMILY_BPE)
 		status = pre_load(t, gguf, err);
 	if (!status)
 		status = keys_load(t, gguf, err);
@@ -232,6 +243,18 @@ struct candidate {
 	int32_t id;   /* of the joined piece */
 };
 
+/* The tokens of a word met before in the same text. */
+struct known_word {
+	uint8_t n, n_ids; /* n is 0 in an empty slot */
+	char text[30];
+	int32_t ids[8];
+};
+
+enum {
+	N_KNOWN_WORDS = 4096,    /* 256 KiB, so that they stay in a core's second cache */
+	KNOWN_FROM_BYTES = 1024, /* shorter texts do without */
+};
+
 /* One call of tokenizer_encode: the tokens so far and memory that is used again and again. */
 struct encoder {
 	const struct tokenizer *t;
@@ -241,9 +264,10 @@ struct encoder {
 	size_t n_symbols, symbols_capacity;
 	struct candidate *heap; /* lowest key first */
 	size_t n_heap, heap_capacity;
-	struct text normal; /* llama: the stretch with its space prefix */
-	struct words words; /* gpt2 */
-	bool unknown_run;   /* the last token stands for bytes that the vocabulary cannot spell */
+	struct text normal;       /* llama: the stretch with its space prefix; bert: its words */
+	struct words words;       /* gpt2 */
+	struct known_word *known; /* N_KNOWN_WORDS, or NULL */
+	bool unknown_run; /* the last token stands for bytes that the vocabulary cannot spell */
 	struct lap_error *err;
 };
 
@@ -272,7 +296,8 @@ static enum lap_status id_push(struct encoder *e, int32_t id)
 	return LAP_OK;
 }
 
-/* Bytes that no piece holds, as byte tokens, or else as the unknown token. */
+/* Bytes that no piece holds, as byte tokens, or else as the unknown token.  Byte-level vocabularies
+ * without either leave them out, as their own tools do. */
 static enum lap_status bytes_push(struct encoder *e, const char *bytes, size_t n)
 {
 	const struct tokenizer *t = e->t;
@@ -281,13 +306,13 @@ static enum lap_status bytes_push(struct encoder *e, const char *bytes, size_t n
 		unsigned char byte = (unsigned char)bytes[i];
 		if (t->vocab.byte_ids[byte] >= 0) {
 			status = id_push(e, t->vocab.byte_ids[byte]);
-		} else if (t->info.unknown < 0) {
+		} else if (t->info.unknown < 0 && t->vocab.family == FAMILY_SPM) {
 			status = fail(e->err, LAP_USAGE,
 				"the vocabulary cannot spell the byte 0x%02X: it has neither a "
 				"token for it "
 				"nor an unknown token",
 				byte);
-		} else if (!e->unknown_run) {
+		} else if (t->info.unknown >= 0 && !e->unknown_run) {
 			status = id_push(e, t->info.unknown);
 			e->unknown_run = true;
 		}
@@ -346,7 +371,7 @@ static enum lap_status pair_consider(struct encoder *e, const char *text, int32_
 	const struct symbol *a = &e->symbols[left], *b = &e->symbols[a->next];
 	struct candidate c = {.n = a->n + b->n};
 	uint32_t order;
-	if (t->vocab.is_spm) {
+	if (t->vocab.family == FAMILY_SPM) {
 		c.id = vocabulary_piece(&t->vocab, text + a->start, c.n);
 		if (c.id < 0)
 			return LAP_OK;
@@ -423,14 +448,13 @@ static enum lap_status spm_normalize(struct encoder *e, const char *text, size_t
 	return LAP_OK;
 }
 
-static enum lap_status spm_encode(struct encoder *e, const char *text, size_t n)
+static enum lap_status spm_word(struct encoder *e, const char *s, size_t n)
 {
-	enum lap_status status = spm_normalize(e, text, n);
-	const char *s = e->normal.data;
+	enum lap_status status = LAP_OK;
 	e->n_symbols = 0;
-	for (size_t i = 0; !status && i < e->normal.n;) {
+	for (size_t i = 0; !status && i < n;) {
 		uint32_t code;
-		unsigned length = utf8_decode(s + i, e->normal.n - i, &code);
+		unsigned length = utf8_decode(s + i, n - i, &code);
 		int32_t id = length ? vocabulary_piece(&e->t->vocab, s + i, length) : -1;
 		length += !length;
 		status = symbol_push(e, i, length, id);
@@ -439,27 +463,140 @@ static enum lap_status spm_encode(struct encoder *e, const char *text, size_t n)
 	return status ? status : symbols_merge(e, s);
 }
 
-static enum lap_status bpe_encode(struct encoder *e, const char *text, size_t n)
+static enum lap_status bpe_word(struct encoder *e, const char *word, size_t n)
 {
 	const struct tokenizer *t = e->t;
-	enum lap_status status = pretokenizer_split(t->pre, text, n, &e->words, e->err);
-	size_t begin = 0;
-	for (size_t i = 0; i < e->words.n && !status; i++) {
-		const char *word = text + begin;
-		size_t length = e->words.ends[i] - begin;
-		begin = e->words.ends[i];
-		int32_t whole = t->ignore_merges ? vocabulary_piece(&t->vocab, word, length) : -1;
-		if (whole >= 0) {
-			status = id_push(e, whole);
-			continue;
-		}
-		e->n_symbols = 0;
-		for (size_t j = 0; j < length && !status; j++)
-			status = symbol_push(e, j, 1, t->vocab.byte_ids[(unsigned char)word[j]]);
-		if (!status)
-			status = symbols_merge(e, word);
+	int32_t whole = t->ignore_merges ? vocabulary_piece(&t->vocab, word, n) : -1;
+	if (whole >= 0)
+		return id_push(e, whole);
+	enum lap_status status = LAP_OK;
+	e->n_symbols = 0;
+	for (size_t j = 0; j < n && !status; j++)
+		status = symbol_push(e, j, 1, t->vocab.byte_ids[(unsigned char)word[j]]);
+	return status ? status : symbols_merge(e, word);
+}
+
+/* Where a word is kept, or NULL; FNV-1a. */
+static struct known_word *known_slot(struct encoder *e, const char *word, size_t n)
+{
+	uint64_t hash = 0xCBF29CE484222325u;
+	if (!e->known || n == 0 || n > sizeof e->known->text)
+		return NULL;
+	for (size_t i = 0; i < n; i++)
+		hash = (hash ^ (unsigned char)word[i]) * 0x100000001B3u;
+	return &e->known[(hash >> 32) % N_KNOWN_WORDS];
+}
+
+/* Keeps what the word gave, from ids[begin] on.  The unknown token depends on what stands before. */
+static void known_keep(
+	struct encoder *e, struct known_word *slot, const char *word, size_t n, size_t begin)
+{
+	size_t n_ids = e->n_ids - begin;
+	if (n_ids == 0 || n_ids > ARRAY_COUNT(slot->ids) || e->unknown_run)
+		return;
+	for (size_t i = begin; i < e->n_ids; i++)
+		if (e->ids[i] == e->t->info.unknown)
+			return;
+	*slot = (struct known_word){.n = (uint8_t)n, .n_ids = (uint8_t)n_ids};
+	memcpy(slot->text, word, n);
+	memcpy(slot->ids, e->ids + begin, n_ids * sizeof *slot->ids);
+}
+
+/* The tokens of a stretch across whose ends no token reaches. */
+static enum lap_status word_encode(struct encoder *e, const char *word, size_t n)
+{
+	enum lap_status status = LAP_OK;
+	struct known_word *slot = known_slot(e, word, n);
+	if (slot && slot->n == n && memcmp(slot->text, word, n) == 0) {
+		for (unsigned i = 0; i < slot->n_ids && !status; i++)
+			status = id_push(e, slot->ids[i]);
+		return status;
+	}
+	size_t begin = e->n_ids;
+	status = e->t->vocab.family == FAMILY_SPM ? spm_word(e, word, n) : bpe_word(e, word, n);
+	if (slot && !status)
+		known_keep(e, slot, word, n, begin);
+	return status;
+}
+
+/* Words are cut before a space, where no piece reaches across. */
+static enum lap_status spm_encode(struct encoder *e, const char *text, size_t n)
+{
+	const bool *before_space = e->t->vocab.before_space;
+	enum lap_status status = spm_normalize(e, text, n);
+	const char *s = e->normal.data;
+	for (size_t begin = 0, end; begin < e->normal.n && !status; begin = end) {
+		end = begin + 1;
+		while (end < e->normal.n &&
+			(s[end] != ' ' || before_space[(unsigned char)s[end - 1]]))
+			end++;
+		status = word_encode(e, s + begin, end - begin);
 	}
 	return status;
+}
+
+static enum lap_status bpe_encode(struct encoder *e, const char *text, size_t n)
+{
+	enum lap_status status = pretokenizer_split(e->t->pre, text, n, &e->words, e->err);
+	size_t begin = 0;
+	for (size_t i = 0; i < e->words.n && !status; begin = e->words.ends[i++])
+		status = word_encode(e, text + begin, e->words.ends[i] - begin);
+	return status;
+}
+
+/* One word, a space in front: the longest piece that begins it, then the longest that goes on.  When
+ * one is missing, all of it is unknown. */
+static enum lap_status pieces_encode(struct encoder *e, const char *word, size_t n)
+{
+	const struct vocabulary *v = &e->t->vocab;
+	size_t n_before = e->n_ids;
+	enum lap_status status = LAP_OK;
+	for (size_t at = 0; at < n && !status;) {
+		size_t length = n - at < v->longest ? n - at : v->longest;
+		int32_t id = -1;
+		while (length > 0 && (id = vocabulary_piece(v, word + at, length)) < 0)
+			length--;
+		if (id < 0)
+			break;
+		status = id_push(e, id);
+		at += length;
+		if (at == n)
+			return status;
+	}
+	e->n_ids = n_before;
+	if (!status && e->t->info.unknown >= 0)
+		status = id_push(e, e->t->info.unknown);
+	return status;
+}
+
+static enum lap_status wordpiece_encode(struct encoder *e, const char *text, size_t n)
+{
+	e->normal.n = 0;
+	if (!wordpiece_words(text, n, &e->normal))
+		return fail_memory(e->err, "the text", n);
+	enum lap_status status = LAP_OK;
+	char *s = e->normal.data;
+	for (size_t begin = 0, end; begin < e->normal.n && !status; begin = end) {
+		const char *space = memchr(s + begin + 1, ' ', e->normal.n - begin - 1);
+		end = space ? (size_t)(space - s) : e->normal.n;
+		uint32_t length; /* an underline within a word reads like a piece's space */
+		underlines_decode(s + begin, end - begin, s + begin, &length);
+		status = pieces_encode(e, s + begin, length);
+	}
+	return status;
+}
+
+static enum lap_status stretch_encode(struct encoder *e, const char *text, size_t n)
+{
+	switch (e->t->vocab.family) {
+	case FAMILY_SPM:
+		return spm_encode(e, text, n);
+	case FAMILY_BPE:
+		return bpe_encode(e, text, n);
+	case FAMILY_WORDPIECE:
+		return wordpiece_encode(e, text, n);
+	}
+	return LAP_OK;
 }
 
 /* The text between special tokens, and these. */
@@ -476,8 +613,7 @@ static enum lap_status text_encode(
 			at += !special;
 		}
 		if (at > begin)
-			status = e->t->vocab.is_spm ? spm_encode(e, text + begin, at - begin)
-						    : bpe_encode(e, text + begin, at - begin);
+			status = stretch_encode(e, text + begin, at - begin);
 		if (special && !status) {
 			status = id_push(e, special->id);
 			at += special->n;
@@ -498,6 +634,8 @@ enum lap_status tokenizer_encode(const struct tokenizer *t, const char *text, si
 	/* An empty list is an allocation too. */
 	e.ids = array_grow(err, NULL, 0, &e.ids_capacity, sizeof *e.ids);
 	enum lap_status status = e.ids ? LAP_OK : LAP_NO_MEMORY;
+	if (n_bytes >= KNOWN_FROM_BYTES) /* without memory for it the text only takes longer */
+		e.known = array_alloc(N_KNOWN_WORDS, sizeof *e.known);
 	if (!status && add_special && t->info.add_bos && t->info.bos >= 0)
 		status = id_push(&e, t->info.bos);
 	if (!status)
@@ -506,6 +644,7 @@ enum lap_status tokenizer_encode(const struct tokenizer *t, const char *text, si
 		status = id_push(&e, t->info.eos);
 	free(e.symbols);
 	free(e.heap);
+	free(e.known);
 	text_free(&e.normal);
 	words_free(&e.words);
 	if (status) {

@@ -1,7 +1,8 @@
 /* Text to tokens and back, from the vocabulary of a GGUF file.
  *
- * Two families: "llama" (SentencePiece BPE: scores, byte fallback, space prefix) and "gpt2"
- * (byte-level BPE over the words of a pre-tokenizer, see pretokenize.h).  Knows no model and no
+ * Three families: "llama" (SentencePiece BPE: scores, byte fallback, space prefix), "gpt2"
+ * (byte-level BPE over the words of a pre-tokenizer, see pretokenize.h) and "bert" (WordPiece: the
+ * longest pieces of small letters, see wordpiece.h).  Knows no model and no
  * device; a file without weights is enough. */
 #ifndef LAPILLI_TOKENIZER_H
 #define LAPILLI_TOKENIZER_H
@@ -18,10 +19,10 @@ void tokenizer_destroy(struct tokenizer *t); /* NULL is allowed */
 
 /* What info prints and generation needs.  Ids are -1 when there is none. */
 struct tokenizer_info {
-	const char *model; /* "llama", "gpt2" */
-	const char *pre;   /* pre-tokenizer, as the file names it; "" for llama */
+	const char *model; /* "llama", "gpt2", "bert" */
+	const char *pre;   /* pre-tokenizer, as the file names it; "" for llama and bert */
 	uint32_t n_vocab;
-	int32_t bos, eos, eot, unknown, padding;
+	int32_t bos, eos, eot, unknown, padding; /* bert: bos is [CLS], eos [SEP] */
 	bool add_bos, add_eos;
 	bool add_space_prefix;
 };
@@ -36,8 +37,10 @@ const struct tokenizer_info *tokenizer_info(const struct tokenizer *t);
  * - Bytes that are no UTF-8 are kept.  llama: each is a symbol of its own, written as its byte token.
  *   gpt2: a run of them is a word of its own and is merged like any other.  So decoding gives back
  *   the same bytes, wherever the vocabulary has all byte tokens.
- * - What the vocabulary cannot spell becomes the unknown token, one for a whole run; LAP_USAGE when
- *   there is none.
+ * - bert: a text is lost where its vocabulary knows no difference (capitals, accents, spaces); a
+ *   word that it cannot spell is one unknown token, and bytes that are no UTF-8 are left out.
+ * - What else the vocabulary cannot spell becomes the unknown token, one for a whole run; without
+ *   one it is left out (gpt2) or LAP_USAGE (llama).
  * - With add_special a text that spells BOS itself gets a second one in front. */
 enum lap_status tokenizer_encode(const struct tokenizer *t, const char *text, size_t n_bytes,
 	bool add_special, bool parse_special, int32_t **tokens, size_t *n, struct lap_error *err);

@@ -269,7 +269,7 @@ static enum lap_status token_decode(struct vocabulary *v, uint32_t i, const stru
 	struct token *token = &v->tokens[i];
 	token->text = out;
 	int byte = byte_name(s);
-	if (!typed && v->is_spm && byte >= 0)
+	if (!typed && v->family == FAMILY_SPM && byte >= 0)
 		token->type = TOKEN_BYTE;
 	if (is_control_name(token->type, s))
 		token->type = TOKEN_CONTROL;
@@ -283,8 +283,9 @@ static enum lap_status token_decode(struct vocabulary *v, uint32_t i, const stru
 		token->n = 1;
 		return LAP_OK;
 	}
-	bool is_piece = token->type == TOKEN_NORMAL || (v->is_spm && token->type == TOKEN_USER);
-	if (is_piece && v->is_spm) {
+	bool is_bpe = v->family == FAMILY_BPE;
+	bool is_piece = token->type == TOKEN_NORMAL || (!is_bpe && token->type == TOKEN_USER);
+	if (is_piece && !is_bpe) {
 		underlines_decode(s.data, s.n, out, &token->n);
 	} else if (!is_piece || !letters_decode(s.data, s.n, out, &token->n)) {
 		if (s.n)
@@ -307,7 +308,7 @@ static enum lap_status tokens_load(
 			"%s: tokenizer.ggml.tokens has %llu elements, expected 1 to %d", g->path,
 			(unsigned long long)tokens->n, INT32_MAX);
 	status = array_find(g, "tokenizer.ggml.token_type", false, tokens->n, true, &types, err);
-	if (!status && v->is_spm)
+	if (!status && v->family == FAMILY_SPM)
 		status = array_find(
 			g, "tokenizer.ggml.scores", false, tokens->n, false, &scores, err);
 	if (status)
@@ -354,7 +355,7 @@ static void pieces_enter(struct vocabulary *v, enum token_type type)
 		char letters[4];
 		const char *text = token->text;
 		/* Some byte-level vocabularies list their rarest bytes among the user-defined tokens. */
-		if (type == TOKEN_USER && !v->is_spm) {
+		if (type == TOKEN_USER && v->family == FAMILY_BPE) {
 			if (n > sizeof letters || !letters_decode(text, n, letters, &n) || n != 1)
 				continue;
 			unsigned char byte = (unsigned char)letters[0];
@@ -365,6 +366,10 @@ static void pieces_enter(struct vocabulary *v, enum token_type type)
 		struct piece_slot *slot = piece_slot(v, text, n, &hash);
 		if (slot->id_plus_1 == 0)
 			*slot = (struct piece_slot){hash, i + 1};
+		v->longest = n > v->longest ? n : v->longest;
+		for (uint32_t j = 1; j < n; j++)
+			if (text[j] == ' ')
+				v->before_space[(unsigned char)text[j - 1]] = true;
 	}
 }
 
@@ -378,7 +383,8 @@ static enum lap_status pieces_load(struct vocabulary *v, struct lap_error *err)
 	v->piece_mask = size - 1;
 	pieces_enter(v, TOKEN_NORMAL);
 	for (int byte = 0; byte < 256; byte++)
-		v->byte_ids[byte] = v->is_spm ? -1 : vocabulary_piece(v, &(char){(char)byte}, 1);
+		v->byte_ids[byte] =
+			v->family == FAMILY_BPE ? vocabulary_piece(v, &(char){(char)byte}, 1) : -1;
 	pieces_enter(v, TOKEN_USER);
 	for (uint32_t i = 0; i < v->n_tokens; i++) {
 		unsigned char byte = (unsigned char)v->tokens[i].text[0];
@@ -487,14 +493,44 @@ static enum lap_status specials_load(struct vocabulary *v, struct lap_error *err
 	return LAP_OK;
 }
 
-enum lap_status vocabulary_load(
-	struct vocabulary *v, const struct gguf *g, bool is_spm, struct lap_error *err)
+/* The control token with this name, before there is a table; NULL: none. */
+static struct token *control_find(const struct vocabulary *v, const char *name)
 {
-	*v = (struct vocabulary){.is_spm = is_spm};
+	size_t n = strlen(name);
+	for (uint32_t i = v->n_tokens; i-- > 0;) { /* the last ones, as a rule */
+		struct token *token = &v->tokens[i];
+		if (token->type == TOKEN_CONTROL && token->n == n &&
+			memcmp(token->text, name, n) == 0)
+			return token;
+	}
+	return NULL;
+}
+
+/* Vocabularies of the harmony format, known by <|return|> and <|call|>: what frames a part of an
+ * answer is text that the reader needs, and is read back as such. */
+static void harmony_mark(struct vocabulary *v)
+{
+	static const char *const frames[] = {
+		"<|start|>", "<|channel|>", "<|message|>", "<|constrain|>", "<|end|>"};
+	if (!control_find(v, "<|return|>") || !control_find(v, "<|call|>"))
+		return;
+	for (size_t i = 0; i < ARRAY_COUNT(frames); i++) {
+		struct token *token = control_find(v, frames[i]);
+		if (token)
+			token->type = TOKEN_USER;
+	}
+}
+
+enum lap_status vocabulary_load(struct vocabulary *v, const struct gguf *g,
+	enum vocabulary_family family, struct lap_error *err)
+{
+	*v = (struct vocabulary){.family = family};
 	enum lap_status status = tokens_load(v, g, err);
 	if (!status)
+		harmony_mark(v);
+	if (!status)
 		status = pieces_load(v, err);
-	if (!status && !is_spm)
+	if (!status && family == FAMILY_BPE)
 		status = merges_load(v, g, err);
 	return status ? status : specials_load(v, err);
 }

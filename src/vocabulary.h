@@ -40,8 +40,14 @@ struct special {
 	bool always; /* user-defined */
 };
 
+enum vocabulary_family { /* in the order of tokenizer_families */
+	FAMILY_SPM,
+	FAMILY_BPE, /* byte-level; has merges */
+	FAMILY_WORDPIECE,
+};
+
 struct vocabulary {
-	bool is_spm; /* else byte-level BPE, which has merges */
+	enum vocabulary_family family;
 	uint32_t n_tokens;
 	struct token *tokens;
 	int32_t byte_ids[256]; /* the token of each byte, -1: none */
@@ -49,6 +55,8 @@ struct vocabulary {
 	struct piece_slot *pieces;
 	struct merge *merges;
 	size_t piece_mask, merge_mask;
+	uint32_t longest;         /* bytes of the longest piece */
+	bool before_space[256];   /* bytes that some piece has right before a space */
 	struct special *specials; /* sorted by bytes */
 	uint32_t n_specials;
 	uint32_t first[257]; /* specials that begin with byte b: first[b] to first[b + 1] */
@@ -56,11 +64,12 @@ struct vocabulary {
 
 /* LAP_BAD_MODEL with found and expected.  Nothing points into the GGUF afterwards.  On failure too
  * vocabulary_free is due. */
-enum lap_status vocabulary_load(
-	struct vocabulary *v, const struct gguf *g, bool is_spm, struct lap_error *err);
+enum lap_status vocabulary_load(struct vocabulary *v, const struct gguf *g,
+	enum vocabulary_family family, struct lap_error *err);
 void vocabulary_free(struct vocabulary *v);
 
-/* The id of the normal token (SPM: or user-defined one) for these bytes, or -1. */
+/* The id of the normal token (SPM, WordPiece: or user-defined one) for these bytes, or -1.
+ * WordPiece: a piece that begins a word begins with a space. */
 int32_t vocabulary_piece(const struct vocabulary *v, const char *text, size_t n);
 
 /* How two tokens merge, or NULL. */
@@ -74,7 +83,7 @@ const struct special *vocabulary_special(
 /* The control token with this name, or -1. */
 int32_t vocabulary_control(const struct vocabulary *v, const char *name);
 
-/* Copies SPM's spelling of a text, in which U+2581 is a space, with spaces; in place too.  *n_out
+/* Copies SPM's (and a WordPiece file's) spelling of a text, in which U+2581 is a space, with spaces; in place too.  *n_out
  * is its length, at most n. */
 void underlines_decode(const char *s, size_t n, char *out, uint32_t *n_out);
 

@@ -9,6 +9,7 @@
 #include "gguf_builder.h"
 #include "support.h"
 #include "tokenizer.h"
+#include "tokenizer_vectors.h"
 
 /* ---- helpers --------------------------------------------------------------------------------- */
 
@@ -36,28 +37,16 @@ static struct tokenizer *open_file(const char *path)
 	return t;
 }
 
-/* The tokenizer of a .gguf.xz; the test is skipped where there is no xz. */
-static struct tokenizer *open_xz(const char *relative)
+/* The vocabulary of a file in tokenizers/ of the shared data. */
+static struct tokenizer *open_shared(const char *file)
 {
-	char command[4200];
-	snprintf(command, sizeof command, "xz -dc '%s'", shared_path(relative));
-	FILE *pipe = popen(command, "r");
-	cr_assert_not_null(pipe);
-	struct text bytes = {0};
-	static char chunk[1 << 16];
-	for (size_t n; (n = fread(chunk, 1, sizeof chunk, pipe)) > 0;)
-		cr_assert(text_append(&bytes, chunk, n));
-	if (pclose(pipe) != 0)
-		skip_test("no working xz");
-	struct tokenizer *t = tokenizer_of(bytes.data, bytes.n, relative);
+	char relative[512];
+	snprintf(relative, sizeof relative, "tokenizers/%s", file);
+	struct text bytes = read_shared(relative);
+	struct tokenizer *t = tokenizer_of(bytes.data, bytes.n, file);
 	text_free(&bytes);
 	return t;
 }
-
-struct ids {
-	int32_t *at;
-	size_t n;
-};
 
 static struct ids encode_bytes(
 	const struct tokenizer *t, const char *text, size_t n, bool add_special, bool parse_special)
@@ -141,111 +130,169 @@ static void expect_round_trip(const struct tokenizer *t, const char *text, size_
 	free(ids.at);
 }
 
+/* WordPiece loses capitals and spaces, but what it decodes to has the same tokens again. */
+static void expect_same_again(const struct tokenizer *t, const char *text, size_t n, bool parse)
+{
+	struct ids ids = encode_bytes(t, text, n, false, parse);
+	struct text out = decode(t, ids, true);
+	struct ids again = encode_bytes(t, out.data, out.n, false, true);
+	cr_expect(again.n == ids.n && memcmp(again.at, ids.at, ids.n * sizeof *ids.at) == 0,
+		"%.*s -> %s: %s, expected %s", (int)n, text, out.data, show(again), show(ids));
+	free(again.at);
+	text_free(&out);
+	free(ids.at);
+}
+
 /* ---- vectors of other engines ---------------------------------------------------------------- */
 
-/* Texts of NAME.inp, ids of NAME.out: none has a special token, so both modes agree. */
-static void check_inp_out(const struct tokenizer *t, const char *name, size_t expected_cases)
+/* True when the vocabulary has each byte: Falcon's lacks some. */
+static bool is_spelled(const struct tokenizer *t, const char *s, size_t n)
 {
-	char path[256];
-	snprintf(path, sizeof path, "tokenizers/%s.inp", name);
-	char *inputs = read_text(shared_path(path), NULL);
-	snprintf(path, sizeof path, "tokenizers/%s.out", name);
-	char *outputs = read_text(shared_path(path), NULL);
-	static const char separator[] = "\n__ggml_vocab_test__\n";
-	size_t n_cases = 0;
-	char *out = outputs;
-	for (char *in = inputs, *end; (end = strstr(in, separator)); in = end + strlen(separator)) {
-		char *line_end = strchr(out, '\n');
-		cr_assert_not_null(line_end);
-		*line_end = '\0';
-		struct ids expected = {calloc(strlen(out) + 1, sizeof(int32_t)), 0};
-		for (char *s = out, *next; *s && (strtol(s, &next, 10), next != s); s = next)
-			expected.at[expected.n++] = (int32_t)strtol(s, NULL, 10);
-		for (int parse = 0; parse < 2; parse++) {
-			struct ids ids = encode_bytes(t, in, (size_t)(end - in), false, parse);
-			bool same = ids.n == expected.n &&
-				memcmp(ids.at, expected.at, ids.n * sizeof *ids.at) == 0;
-			cr_expect(same, "%s: \"%.*s\" parse_special %d: %s, expected %s", name,
-				(int)(end - in), in, parse, show(ids), show(expected));
-			free(ids.at);
-		}
-		free(expected.at);
-		out = line_end + 1;
-		n_cases++;
-	}
-	cr_expect_eq(n_cases, expected_cases, "%s: %zu cases", name, n_cases);
-	free(inputs);
-	free(outputs);
-}
-
-/* True when a text is listed in the other mode too: then it holds a special token. */
-static bool is_listed_twice(json_t *lines, const char *text)
-{
-	size_t i, n = 0;
-	json_t *line;
-	json_array_foreach (lines, i, line)
-		n += strcmp(json_string_value(json_object_get(line, "text")), text) == 0;
-	return n > 1;
-}
-
-static void check_jsonl_line(const struct tokenizer *t, json_t *line, bool twice, bool is_spm)
-{
-	json_t *text = json_object_get(line, "text"), *listed = json_object_get(line, "ids"), *id;
-	const char *s = json_string_value(text);
-	size_t n = json_string_length(text), i;
-	struct ids expected = {calloc(json_array_size(listed) + 1, sizeof(int32_t)), 0};
-	json_array_foreach (listed, i, id)
-		expected.at[expected.n++] = (int32_t)json_integer_value(id);
-	bool mode = json_is_true(json_object_get(line, "parse_special"));
-	for (int parse = 0; parse < 2; parse++) {
-		if (parse != mode && twice)
-			continue;
-		struct ids ids = encode_bytes(t, s, n, false, parse);
-		bool same = ids.n == expected.n &&
-			memcmp(ids.at, expected.at, ids.n * sizeof *ids.at) == 0;
-		cr_expect(same, "\"%s\" parse_special %d: %s, expected %s", s, parse, show(ids),
-			show(expected));
+	bool spelled = true;
+	for (size_t i = 0; i < n && strcmp(tokenizer_info(t)->model, "gpt2") == 0; i++) {
+		struct ids ids = encode_bytes(t, s + i, 1, false, false);
+		spelled = spelled && ids.n > 0;
 		free(ids.at);
-		/* SPM writes a literal U+2581 as a space, and adds one behind each special token. */
-		if (!is_spm || (!strstr(s, "\xE2\x96\x81") && !(parse && twice)))
-			expect_round_trip(t, s, n, parse);
 	}
-	free(expected.at);
+	return spelled;
 }
 
-static void check_jsonl(const struct tokenizer *t, const char *name, size_t expected_lines)
+static void check_vector(void *user, const struct vector *v)
 {
-	char path[256];
-	snprintf(path, sizeof path, "tokenizers/%s.jsonl", name);
-	size_t n;
-	char *file = read_text(shared_path(path), &n);
-	json_t *lines = json_array(), *line;
-	for (char *s = file, *end; *s; s = end + 1) {
-		end = strchr(s, '\n');
-		cr_assert_not_null(end);
-		json_error_t error;
-		line = json_loadb(s, (size_t)(end - s), JSON_ALLOW_NUL, &error);
-		cr_assert_not_null(line, "%s: %s", path, error.text);
-		json_array_append_new(lines, line);
-	}
-	cr_expect_eq(json_array_size(lines), expected_lines, "%s: %zu lines", name,
-		json_array_size(lines));
+	const struct tokenizer *t = user;
+	struct ids ids = encode_bytes(t, v->text, v->n, false, v->parse_special);
+	bool same = ids.n == v->ids.n && memcmp(ids.at, v->ids.at, ids.n * sizeof *ids.at) == 0;
+	cr_expect(same, "\"%.*s\" parse_special %d: %s, expected %s", (int)v->n, v->text,
+		v->parse_special, show(ids), show(v->ids));
+	free(ids.at);
+	/* SPM writes a literal U+2581 as a space, and adds one behind each special token. */
 	bool is_spm = strcmp(tokenizer_info(t)->model, "llama") == 0;
-	size_t i;
-	json_array_foreach (lines, i, line) {
-		const char *text = json_string_value(json_object_get(line, "text"));
-		check_jsonl_line(t, line, is_listed_twice(lines, text), is_spm);
+	bool exact = !is_spm ||
+		(!strstr(v->text, "\xE2\x96\x81") && !(v->parse_special && v->has_special));
+	if (strcmp(tokenizer_info(t)->model, "bert") == 0)
+		expect_same_again(t, v->text, v->n, v->parse_special);
+	else if (exact && is_spelled(t, v->text, v->n))
+		expect_round_trip(t, v->text, v->n, v->parse_special);
+}
+
+static void check_inp_out(struct tokenizer *t, const char *name, size_t expected)
+{
+	size_t n = vectors_of_inp(name, check_vector, t);
+	cr_expect_eq(n, expected, "%s: %zu texts", name, n);
+}
+
+static void check_jsonl(struct tokenizer *t, const char *name, size_t expected)
+{
+	size_t n = vectors_of_jsonl(name, check_vector, t);
+	cr_expect_eq(n, expected, "%s: %zu lines", name, n);
+}
+
+/* ---- round trip of every token --------------------------------------------------------------- */
+
+/* The rule: what a token decodes to has tokens that decode to the same; a control token is found
+ * again itself.  (WordPiece: the decoded text of those tokens has the same tokens.) */
+static void check_every_token(struct tokenizer *t)
+{
+	bool is_bert = strcmp(tokenizer_info(t)->model, "bert") == 0;
+	for (int32_t id = 0; id < (int32_t)tokenizer_info(t)->n_vocab; id++) {
+		struct text text = decode(t, (struct ids){&id, 1}, true);
+		struct ids ids = encode_bytes(t, text.data, text.n, false, true);
+		struct text again = decode(t, ids, true);
+		size_t n_shown, n;
+		tokenizer_piece(t, id, false, &n_shown);
+		tokenizer_piece(t, id, true, &n);
+		if (is_bert)
+			expect_same_again(t, text.data, text.n, true);
+		else
+			cr_expect(again.n == text.n && memcmp(again.data, text.data, text.n) == 0,
+				"token %d: \"%s\" -> %s -> \"%s\"", id, text.data, show(ids),
+				again.data);
+		if (n > 0 && n_shown == 0)
+			cr_expect(ids.n == 1 && ids.at[0] == id, "token %d: \"%s\" -> %s", id,
+				text.data, show(ids));
+		text_free(&again);
+		text_free(&text);
+		free(ids.at);
 	}
-	json_decref(lines);
-	free(file);
+}
+
+/* The vocabularies of which only the vectors matter. */
+static void check_vectors(const char *name, size_t expected_lines)
+{
+	char file[256];
+	snprintf(file, sizeof file, "ggml-vocab-%s.gguf", name);
+	struct tokenizer *t = open_shared(file);
+	check_inp_out(t, file, 46);
+	check_jsonl(t, name, expected_lines);
+	check_every_token(t);
+	tokenizer_destroy(t);
+}
+
+Test(tokenizer, deepseek_coder)
+{
+	SKIP_WITHOUT("tokenizers/ggml-vocab-deepseek-coder.gguf");
+	check_vectors("deepseek-coder", 149);
+}
+
+Test(tokenizer, deepseek_llm)
+{
+	SKIP_WITHOUT("tokenizers/ggml-vocab-deepseek-llm.gguf");
+	check_vectors("deepseek-llm", 153);
+}
+
+Test(tokenizer, falcon)
+{
+	SKIP_WITHOUT("tokenizers/ggml-vocab-falcon.gguf");
+	check_vectors("falcon", 149);
+}
+
+Test(tokenizer, mpt)
+{
+	SKIP_WITHOUT("tokenizers/ggml-vocab-mpt.gguf");
+	check_vectors("mpt", 149);
+}
+
+Test(tokenizer, refact)
+{
+	SKIP_WITHOUT("tokenizers/ggml-vocab-refact.gguf");
+	check_vectors("refact", 149);
+}
+
+Test(tokenizer, starcoder)
+{
+	SKIP_WITHOUT("tokenizers/ggml-vocab-starcoder.gguf");
+	check_vectors("starcoder", 153);
+}
+
+Test(tokenizer, bert)
+{
+	SKIP_WITHOUT("tokenizers/ggml-vocab-bert-bge.gguf");
+	struct tokenizer *t = open_shared("ggml-vocab-bert-bge.gguf");
+	check_inp_out(t, "ggml-vocab-bert-bge.gguf", 46);
+	check_jsonl(t, "bert-bge", 149);
+	check_every_token(t);
+	expect_bytes(t, "Hello", 5, true, true, "101 7592 102");
+	expect_ids(t, "[CLS] [MASK]x", "101 103 1060");
+	expect_bytes(t, "[MASK]", 6, false, false, "1031 7308 1033");
+	tokenizer_destroy(t);
+}
+
+Test(tokenizer, gpt_oss)
+{
+	SKIP_WITHOUT("tokenizers/vocab-gpt-oss.gguf.xz");
+	struct tokenizer *t = open_shared("vocab-gpt-oss.gguf.xz");
+	check_jsonl(t, "gpt-oss", 161);
+	check_every_token(t);
+	tokenizer_destroy(t);
 }
 
 Test(tokenizer, llama_spm)
 {
 	SKIP_WITHOUT("tokenizers/ggml-vocab-llama-spm.gguf");
-	struct tokenizer *t = open_file(shared_path("tokenizers/ggml-vocab-llama-spm.gguf"));
+	struct tokenizer *t = open_shared("ggml-vocab-llama-spm.gguf");
 	check_inp_out(t, "ggml-vocab-llama-spm.gguf", 46);
 	check_jsonl(t, "llama-spm", 157);
+	check_every_token(t);
 	cr_expect_eq(tokenizer_info(t)->n_vocab, 32000);
 	cr_expect(tokenizer_info(t)->add_bos && !tokenizer_info(t)->add_eos);
 	tokenizer_destroy(t);
@@ -254,18 +301,20 @@ Test(tokenizer, llama_spm)
 Test(tokenizer, phi3)
 {
 	SKIP_WITHOUT("tokenizers/ggml-vocab-phi-3.gguf");
-	struct tokenizer *t = open_file(shared_path("tokenizers/ggml-vocab-phi-3.gguf"));
+	struct tokenizer *t = open_shared("ggml-vocab-phi-3.gguf");
 	check_inp_out(t, "ggml-vocab-phi-3.gguf", 46);
 	check_jsonl(t, "phi-3", 149);
+	check_every_token(t);
 	tokenizer_destroy(t);
 }
 
 Test(tokenizer, gpt2)
 {
 	SKIP_WITHOUT("tokenizers/ggml-vocab-gpt-2.gguf");
-	struct tokenizer *t = open_file(shared_path("tokenizers/ggml-vocab-gpt-2.gguf"));
+	struct tokenizer *t = open_shared("ggml-vocab-gpt-2.gguf");
 	check_inp_out(t, "ggml-vocab-gpt-2.gguf", 46);
 	check_jsonl(t, "gpt-2", 153);
+	check_every_token(t);
 	cr_expect(!tokenizer_info(t)->add_bos);
 	tokenizer_destroy(t);
 }
@@ -273,9 +322,10 @@ Test(tokenizer, gpt2)
 Test(tokenizer, llama3)
 {
 	SKIP_WITHOUT("tokenizers/vocab-llama3.gguf.xz");
-	struct tokenizer *t = open_xz("tokenizers/vocab-llama3.gguf.xz");
+	struct tokenizer *t = open_shared("vocab-llama3.gguf.xz");
 	check_inp_out(t, "ggml-vocab-llama-bpe.gguf", 46);
 	check_jsonl(t, "llama3", 161);
+	check_every_token(t);
 	expect_bytes(t, "Hi", 2, true, true, "128000 13347");
 	size_t n;
 	const int32_t *ends = tokenizer_ends(t, &n);
@@ -286,9 +336,10 @@ Test(tokenizer, llama3)
 Test(tokenizer, qwen3)
 {
 	SKIP_WITHOUT("tokenizers/vocab-qwen3.gguf.xz");
-	struct tokenizer *t = open_xz("tokenizers/vocab-qwen3.gguf.xz");
+	struct tokenizer *t = open_shared("vocab-qwen3.gguf.xz");
 	check_inp_out(t, "ggml-vocab-qwen2.gguf", 46);
 	check_jsonl(t, "qwen3", 160);
+	check_every_token(t);
 	cr_expect(tokenizer_is_end(t, 151645) && tokenizer_is_end(t, 151643));
 	cr_expect(!tokenizer_is_end(t, 151644) && !tokenizer_is_end(t, -1));
 	cr_expect_eq(tokenizer_info(t)->eot, 151645);
@@ -298,8 +349,9 @@ Test(tokenizer, qwen3)
 Test(tokenizer, gemma3)
 {
 	SKIP_WITHOUT("tokenizers/vocab-gemma3.gguf.xz");
-	struct tokenizer *t = open_xz("tokenizers/vocab-gemma3.gguf.xz");
+	struct tokenizer *t = open_shared("vocab-gemma3.gguf.xz");
 	check_jsonl(t, "gemma3", 160);
+	check_every_token(t);
 	cr_expect(!tokenizer_info(t)->add_space_prefix);
 	cr_expect(tokenizer_is_end(t, 106) && tokenizer_is_end(t, 1));
 	tokenizer_destroy(t);
@@ -482,13 +534,7 @@ Test(tokenizer, whole_word_first)
 		expect_ids(t, "abc", cases[i].ids);
 		cr_expect_eq(tokenizer_info(t)->add_bos, i < 3, "%s", cases[i].pre);
 		cr_expect_str_eq(tokenizer_info(t)->pre, cases[i].pre);
-		/* Neither the byte nor an unknown token: refused, with the byte. */
-		struct lap_error err = {0};
-		int32_t *ids;
-		size_t n;
-		cr_expect_eq(tokenizer_encode(t, "ad", 2, true, true, &ids, &n, &err), LAP_USAGE);
-		cr_expect_not_null(strstr(err.text, "0x64"), "%s", err.text);
-		cr_expect_null(ids);
+		expect_ids(t, "adab", "0 3"); /* neither the byte nor an unknown token: left out */
 		tokenizer_destroy(t);
 	}
 }
@@ -528,6 +574,21 @@ Test(tokenizer, invalid_utf8)
 		"a\xE6\xAD"
 		"a",
 		"3 2 3");
+	tokenizer_destroy(t);
+}
+
+/* Neither the character, nor its bytes, nor an unknown token: refused, with the byte. */
+Test(tokenizer, no_unknown_token)
+{
+	static const struct piece pieces[] = {{"a", 1, 0}, {"\u2581", 1, 0}};
+	builder_pieces(&b, "llama", pieces, ARRAY_COUNT(pieces));
+	struct tokenizer *t = builder_tokenizer(&b);
+	struct lap_error err = {0};
+	int32_t *ids;
+	size_t n;
+	cr_expect_eq(tokenizer_encode(t, "ad", 2, true, true, &ids, &n, &err), LAP_USAGE);
+	cr_expect_not_null(strstr(err.text, "0x64"), "%s", err.text);
+	cr_expect_null(ids);
 	tokenizer_destroy(t);
 }
 
@@ -707,8 +768,8 @@ Test(tokenizer, refused)
 	builder_string(&b, "general.architecture", "llama");
 	expect_refused(&b, "tokenizer.ggml.model is missing");
 	builder_tiny_vocab(&b);
-	builder_string(&b, "tokenizer.ggml.model", "bert");
-	expect_refused(&b, "\"bert\" is not supported; supported: llama gpt2");
+	builder_string(&b, "tokenizer.ggml.model", "t5");
+	expect_refused(&b, "\"t5\" is not supported; supported: llama gpt2 bert");
 	builder_tiny_vocab(&b);
 	builder_drop(&b, "tokenizer.ggml.tokens");
 	expect_refused(&b, "tokenizer.ggml.tokens is missing");
@@ -762,7 +823,7 @@ Test(tokenizer, refused)
 	builder_strings(&b, "tokenizer.ggml.merges", (const char *const[]){"a b"}, 1);
 	builder_string(&b, "tokenizer.ggml.pre", "qwen9");
 	expect_refused(&b,
-		"made.gguf: pre-tokenizer \"qwen9\" is not supported; supported: gpt-2 default");
+		"made.gguf: pre-tokenizer \"qwen9\" is not supported; supported: gpt-2 mpt olmo");
 }
 
 /* ---- files of the repository ----------------------------------------------------------------- */
@@ -993,6 +1054,79 @@ Test(tokenizer, plain_bpe)
 Test(tokenizer, plain_spm)
 {
 	check_plain("tests/vectors/golden/llama-freqs.gguf", "\u2581");
+}
+
+/* Words that come again, in texts long enough for their tokens to be kept: the same as word by word. */
+static void check_repeated_words(const char *file, const char *between)
+{
+	struct tokenizer *t = open_file(source_path(file));
+	struct text text = {0};
+	struct ids expected = {calloc(200000, sizeof(int32_t)), 0};
+	for (uint32_t i = 0; i < 4000; i++) {
+		uint32_t seed = i % 7 ? i % 100 : i;
+		char *word = random_word(1 + seed % 40, 1 + seed % 16, seed);
+		struct text piece = {0};
+		cr_assert(text_printf(&piece, "%s%s", i ? between : "", word));
+		cr_assert(text_append(&text, " ", i && !*between));
+		cr_assert(text_append(&text, piece.data, piece.n));
+		struct ids ids = encode_bytes(t, piece.data, piece.n, false, false);
+		cr_assert_leq(expected.n + ids.n, 200000);
+		memcpy(expected.at + expected.n, ids.at, ids.n * sizeof *ids.at);
+		expected.n += ids.n;
+		free(ids.at);
+		text_free(&piece);
+		free(word);
+	}
+	struct ids ids = encode_bytes(t, text.data, text.n, false, false);
+	cr_expect(ids.n == expected.n && !memcmp(ids.at, expected.at, ids.n * sizeof *ids.at), "%s",
+		file);
+	free(ids.at);
+	free(expected.at);
+	text_free(&text);
+	tokenizer_destroy(t);
+}
+
+Test(tokenizer, repeated_words)
+{
+	check_repeated_words("models/austen.gguf", " ");
+	check_repeated_words("tests/vectors/golden/llama-freqs.gguf", "");
+}
+
+/* A run of unknown characters is one token, also where its words were seen before; and a piece may
+ * reach across a space. */
+Test(tokenizer, words_that_are_not_alone)
+{
+	static const struct piece pieces[] = {{"<unk>", 2, 0}, {"a", 1, 0}, {"> ", 1, -1},
+		{"> <", 1, 0}, {">", 1, 0}, {"<", 1, 0}, {"\u2581", 1, -2}};
+	enum { n_spaceless = 6, n_repeats = 3000 };
+	static const char *const units[] = {"?? ?", "a? ?a", "> <", "a> < "};
+	static const char *const expected[2][ARRAY_COUNT(units)] = {
+		{"0", "1 0 1", "3", "1 3 0"}, {"0 6 0", "1 0 6 0 1", "3", "1 3 6"}};
+	for (int with_space = 0; with_space < 2; with_space++) {
+		builder_pieces(&b, "llama", pieces, n_spaceless + (size_t)with_space);
+		builder_bool(&b, "tokenizer.ggml.add_space_prefix", false);
+		struct tokenizer *t = builder_tokenizer(&b);
+		for (size_t i = 0; i < ARRAY_COUNT(units); i++) {
+			expect_ids(t, units[i], expected[with_space][i]);
+			struct ids one = encode_bytes(t, units[i], strlen(units[i]), false, false);
+			struct text text = {0};
+			for (int j = 0; j < n_repeats; j++)
+				cr_assert(text_printf(&text, "%s", units[i]));
+			struct ids ids = encode_bytes(t, text.data, text.n, false, false);
+			/* Only where a unit begins and ends with it does a run go on. */
+			bool joins = one.at[0] == 0 && one.at[one.n - 1] == 0;
+			size_t n_unit = one.n - joins;
+			cr_expect_eq(
+				ids.n, n_unit * n_repeats + joins, "%s: %zu ids", units[i], ids.n);
+			for (size_t j = 0; j < ids.n; j++)
+				cr_assert_eq(ids.at[j], one.at[n_unit ? j % n_unit : 0],
+					"%s: id %zu is %d", units[i], j, ids.at[j]);
+			text_free(&text);
+			free(ids.at);
+			free(one.at);
+		}
+		tokenizer_destroy(t);
+	}
 }
 
 /* ---- speed ----------------------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /* libFuzzer target: any bytes as a text, and any bytes as a vocabulary.
  *
  * The first byte chooses.  A text goes through a small vocabulary of each family, whole and streamed,
- * and must come back byte for byte.  A vocabulary is a GGUF file; what tokenizer_create accepts must
+ * and must come back byte for byte (but for WordPiece, which loses letters' case).  A vocabulary is a GGUF file; what tokenizer_create accepts must
  * encode and decode without a fault. */
 #include <stdlib.h>
 #include <string.h>
@@ -52,6 +52,18 @@ static void builder_byte_level(struct builder *b)
 	builder_strings(b, "tokenizer.ggml.merges", merges, ARRAY_COUNT(merges));
 }
 
+/* A few pieces, a control and a user-defined token. */
+static void builder_wordpiece(struct builder *b)
+{
+	static const char *const tokens[] = {"[UNK]", "[CLS]", "\u2581a", "a", "ab", "\u2581ab",
+		"\u2581", "b", "\u2581!", "\u2581\u4F60", "\u00DF", "[y]"};
+	static const int32_t types[ARRAY_COUNT(tokens)] = {2, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 4};
+	builder_string(b, "tokenizer.ggml.model", "bert");
+	builder_strings(b, "tokenizer.ggml.tokens", tokens, ARRAY_COUNT(tokens));
+	builder_i32s(b, "tokenizer.ggml.token_type", types, ARRAY_COUNT(types));
+	builder_u32(b, "tokenizer.ggml.unknown_token_id", 0);
+}
+
 /* Ids of the text, decoded token by token; `exact`: they must give the text back. */
 static void round_trip(
 	const struct tokenizer *t, const char *text, size_t n, bool parse_special, bool exact)
@@ -92,12 +104,14 @@ static bool has_underline(const char *s, size_t n)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
 	static struct builder b;
-	static struct tokenizer *spm, *bpe;
+	static struct tokenizer *spm, *bpe, *wordpiece;
 	if (!spm) {
 		builder_tiny_vocab(&b);
 		spm = builder_open(&b);
 		builder_byte_level(&b);
 		bpe = builder_open(&b);
+		builder_wordpiece(&b);
+		wordpiece = builder_open(&b);
 	}
 	if (n == 0)
 		return 0;
@@ -120,5 +134,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	round_trip(bpe, text, n, data[0] & 4, true);
 	/* SPM writes U+2581 as a space, and puts one behind special tokens. */
 	round_trip(spm, text, n, data[0] & 4, !(data[0] & 4) && !has_underline(text, n));
+	round_trip(wordpiece, text, n, data[0] & 4, false);
 	return 0;
 }
