@@ -125,8 +125,11 @@ static void measure(const struct vocabulary_file *f)
 
 static void print_words(struct text *out, const char *words)
 {
-	for (const char *s = words; *s; s += strcspn(s, " "), s += *s == ' ')
-		text_printf(out, "%s`%.*s`", s > words ? " " : "", (int)strcspn(s, " "), s);
+	for (const char *s = words; *s; s += strcspn(s, " "), s += *s == ' ') {
+		text_printf(out, "%s`", s > words ? " " : "");
+		text_append(out, s, strcspn(s, " "));
+		text_append(out, "`", 1);
+	}
 }
 
 static void print_score(struct text *out, const struct score *score)
