@@ -152,8 +152,9 @@ static void random_scales(struct side *s, enum weight weight, uint8_t *block)
 				*top = (uint8_t)((*top & 15) | (half >> 4 * k & 15) << 4);
 			}
 	}
-	if (weight == WEIGHT_mxfp4) /* an exponent; now and then with subnormal weights */
-		block[0] = (uint8_t)(side_random_u32(s) % 8 ? 112 + block[0] % 8 : block[0] % 4);
+	if (weight ==
+		WEIGHT_mxfp4) /* an exponent; weights below 2^-126 are each driver's own affair */
+		block[0] = (uint8_t)((side_random_u32(s) % 8 ? 112 : 90) + block[0] % 8);
 }
 
 void random_blocks(struct side *s, enum weight weight, uint8_t *to, uint64_t n_bytes)

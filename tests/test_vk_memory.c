@@ -38,6 +38,8 @@ Test(vk_memory, a_session_that_does_not_fit)
 {
 	struct lap_error err = {0};
 	struct lap_session *s;
+	if (getenv("LAPILLI_MAX_CHUNK"))
+		skip_test("small bindings leave a session fewer rows, which fit");
 	vk_fail_allocation_above(1 << 20); /* the weights fit, a prompt's activations do not */
 	struct lap_model *m = open_model(demo(), NULL);
 	uint64_t before = m->backend->device_bytes;
