@@ -7,10 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_HEAD_DIM     256 /* the largest head that attention kernels are built for */
-#define MAX_EXPERTS      512 /* and the most experts that routing is, of a layer ... */
-#define MAX_EXPERTS_USED 32  /* ... and of a token */
-#define MAX_NAME         128 /* bytes of a key or tensor name that we look up */
+#include "args.h"
+
+#define MAX_NAME 128 /* bytes of a key or tensor name that we look up */
 
 struct reader {
 	const struct gguf *g;
