@@ -22,6 +22,9 @@ typedef float f32;
 #define MAX_HEAD_DIM  256
 #define MAX_GQA       16 /* query heads per KV head that attention takes at most in one workgroup */
 #define MAX_STOPS     32 /* end-of-generation ids of a sequence */
+#define MAX_BIAS      32 /* logit biases of a sequence */
+#define MAX_TOP       64 /* best tokens that a step can list */
+#define MATVEC_COLUMNS 8 /* rows of x that a workgroup of matvec multiplies its weights with, at most */
 #define RING_ENTRIES  1024 /* results that may wait for the host */
 #define MAX_EXPERTS   512
 #define MAX_EXPERTS_USED 32
@@ -37,6 +40,8 @@ typedef float f32;
 /* constant_id 1 of embed, matvec and matmul: rows are whole units of 32 weights, so that they begin at
  * multiples of 16 bytes (formats without blocks) and no unit has a tail */
 #define ROWS_WHOLE 1
+/* ... and of matvec, above that bit: rows of x of a workgroup, 1 to MATVEC_COLUMNS */
+#define COLUMNS_SHIFT 8
 
 /* How a cache keeps its elements, numbered as enum lap_kv_type: see kv.glsl and src/kv.h. */
 #ifdef LAPILLI_GLSL
@@ -66,6 +71,19 @@ struct step_row {
 	u32 flags; /* reserved, 0 */
 };
 
+/* A row of a step that moves rows of the KV cache (kv_copy, kv_shift): as large as a step_row. */
+struct copy_row {
+	u32 from, to;               /* blocks of layers without a window ... */
+	u32 from_window, to_window; /* ... and of those with one */
+};
+
+struct shift_row {
+	u32 pos; /* the position that is filled ... */
+	u32 distance; /* ... from this many positions behind it */
+	u32 seq;
+	u32 reserved;
+};
+
 /* A step is a list of rows.  In a buffer: one step_header, then n step_rows. */
 struct step_header {
 	u32 n_rows;
@@ -93,7 +111,9 @@ struct dispatch_size {
 
 struct sequence {
 	u32 greedy;          /* take the largest logit; the other parameters are ignored */
-	f32 inv_temperature; /* 1 / temperature */
+	f32 inv_temperature; /* 1 / temperature: of the draw and of log-probabilities */
+	f32 inv_cut_temperature; /* the same for what top_p and min_p look at: 1 where temperature is
+	                            the last step, else inv_temperature */
 	u32 top_k;           /* 0: off */
 	u32 top_p;           /* share of the mass to keep, times 2^32, rounded; 0: off */
 	u32 use_min_p;
@@ -104,6 +124,14 @@ struct sequence {
 	u32 repeat_last_n;   /* tokens in the penalty window; 0: no penalties */
 	u32 seed_lo, seed_hi;
 	u32 n_ctx;           /* positions that the sequence may fill */
+	u32 n_bias;          /* added to logits after the penalties; -infinity forbids */
+	u32 bias_token[MAX_BIAS]; /* different ones */
+	f32 bias_value[MAX_BIAS];
+	u32 use_mask;        /* tokens whose bit in the history's mask is 0 are forbidden */
+	u32 n_top;           /* best tokens to list beside the drawn one, at most sample_args.n_top */
+	u32 n_forbidden;     /* tokens that may not be drawn ... */
+	u32 forbidden[MAX_STOPS];
+	u32 n_forbid_left;   /* ... until so many were; ~0: never */
 	u32 n_stop;
 	u32 stop[MAX_STOPS];
 	u32 n_left;          /* tokens it may still generate */
@@ -128,8 +156,17 @@ struct sample_result {
 	u32 reserved;
 };
 
+/* One of the best tokens of a step, by probability: largest first, ties by id. */
+struct top_token {
+	u32 token;
+	f32 log_prob; /* as in ring_entry */
+};
+
 /* The history of a sequence, in a buffer: token[n_ctx] by position (prompt and generated), then
- * count[n_vocab]: how often each token stands in the penalty window. */
+ * count[n_vocab]: how often each token stands in the penalty window, then mask[MASK_WORDS(n_vocab)]:
+ * bit i % 32 of word i / 32 for token i. */
+#define MASK_WORDS(n_vocab)            (((n_vocab) + 31) / 32)
+#define HISTORY_WORDS(n_ctx, n_vocab)  ((n_ctx) + (n_vocab) + MASK_WORDS(n_vocab))
 
 /* ---- arguments ---- */
 
@@ -160,7 +197,8 @@ struct norm_args {
 /* out[row][o] = f(scale * (sum_i weights[o][i] * x[row][i] + bias[o]) + residual[row][o])
  * f(y) = softcap * tanh(y / softcap), or y where softcap is 0.  Bias and residual are optional.
  * buffers: out, weights [n_out][n_in], x, bias (f32[n_out]), residual
- * matvec: one row of the step per workgroup; matmul: rows/group rows. */
+ * matvec: rows of the step per workgroup as COLUMNS_SHIFT says, each summed as it would be alone;
+ * matmul: rows/group rows. */
 struct matmul_args {
 	u32 n_out, n_in;
 	u32 row_bytes; /* of a row of weights */
@@ -209,6 +247,26 @@ struct attn_args {
 
 /* The first position that a row at `pos` sees. */
 #define WINDOW_START(pos, window) ((window) == 0 || (pos) < (window) ? 0 : (pos) + 1 - (window))
+
+/* Copies whole blocks of a layer's cache: each row of the step is a copy_row.  No row's source is
+ * another's destination, and destinations differ.
+ * buffers: k cache, v cache, step; grid: words of a block, -, row */
+struct kv_copy_args {
+	u32 k_words, v_words; /* of a block */
+	u32 has_window;       /* the layer's blocks are those of layers with a window */
+};
+
+/* Moves positions of a layer's cache towards the start and turns their keys back by the distance moved:
+ * k[pos] = R(-distance) k[pos + distance], v[pos] = v[pos + distance]; each row of the step is a shift_row.
+ * Positions that are read are not written.  rope table as in rope_kv; inv_magnitude is 1 / its length.
+ * buffers: k cache, v cache, the same k cache and v cache to read, rope table, step, block table; grid: KV
+ * head, -, row */
+struct kv_shift_args {
+	u32 n_head_kv, head_dim, n_rot;
+	u32 neox;
+	u32 n_blocks;
+	f32 inv_magnitude;
+};
 
 #define ACTIVATION_SILU   0 /* x / (1 + exp(-x)) */
 #define ACTIVATION_GELU   1 /* x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))  (Hendrycks & Gimpel) */
@@ -283,11 +341,13 @@ struct expert_sum_args {
 };
 
 /* One token per row from its logits.
- * buffers: results (sample_result[row]), scratch f32[row][stride], logits, sequences, step, history */
+ * buffers: results (sample_result[row]), scratch f32[row][stride], tops (top_token [sequence][
+ *     RING_ENTRIES][n_top]: where the ring's entry of this step will be), logits, sequences, step, history */
 struct sample_args {
 	u32 n_vocab, stride;
 	u32 history_stride; /* words of a sequence's history */
 	u32 n_ctx;          /* of them, tokens by position; counts follow */
+	u32 n_top;          /* that tops has room for; 0: tops is not written */
 };
 
 /* Appends each row's token to the ring and history, tests the stop rules, advances the step, and

@@ -163,14 +163,17 @@ void plan_matmul(
 	assert(w->n_cols == x.n && w->n_rows == out.n && !w->n_experts);
 	assert(!has(e.bias) || (e.bias->weight == WEIGHT_f32 && e.bias->n_cols == out.n));
 	assert(!e.residual.n || e.residual.n == out.n);
+	const bool decode = p->role == ROLE_DECODE;
+	const uint32_t columns = p->max_rows < MATVEC_COLUMNS ? p->max_rows : MATVEC_COLUMNS;
 	for (uint32_t i = 0; i < w->n_chunks; i++) {
 		uint32_t first = i * w->rows_per_chunk, n = chunk_rows(w, i);
 		struct op op = {
-			.kernel = p->role == ROLE_DECODE ? KERNEL_matvec : KERNEL_matmul,
+			.kernel = decode ? KERNEL_matvec : KERNEL_matmul,
 			.weight = w->weight,
 			.n_outputs = n,
 			.rule = SIZE_ROWS,
-			.constant = weights_constant(w),
+			.rows_per_group = decode ? columns : 0,
+			.constant = weights_constant(w) | (decode ? columns << COLUMNS_SHIFT : 0),
 			.args.matmul =
 				{
 					.n_out = n,
@@ -310,6 +313,45 @@ void plan_attention(struct plan *p, struct rows out, struct rows q, const struct
 				.buffers = {out.view, a->partial, p->step, sinks},
 				.args.attn_reduce = args,
 			});
+}
+
+void plan_kv_copy(
+	struct plan *p, const struct kv_layer *kv, const struct kv_shape *shape, bool has_window)
+{
+	const uint64_t n = (uint64_t)KV_BLOCK * shape->n_head_kv * shape->head_dim;
+	const uint32_t k_words = (uint32_t)(kv_bytes(kv->k_type, n) / sizeof(uint32_t));
+	const uint32_t v_words = (uint32_t)(kv_bytes(kv->v_type, n) / sizeof(uint32_t));
+	plan_append(p,
+		(struct op){
+			.kernel = KERNEL_kv_copy,
+			.n_outputs = k_words > v_words ? k_words : v_words,
+			.rule = SIZE_ROWS,
+			.buffers = {kv->k, kv->v, p->step},
+			.args.kv_copy = {k_words, v_words, has_window},
+		});
+}
+
+void plan_kv_shift(struct plan *p, const struct kv_layer *kv, const struct kv_shape *shape,
+	const struct rope *rope, float magnitude)
+{
+	assert(rope->n_rot % 2 == 0 && rope->n_rot <= shape->head_dim);
+	plan_append(p,
+		(struct op){
+			.kernel = KERNEL_kv_shift,
+			.n_outputs = shape->n_head_kv,
+			.rule = SIZE_ROWS,
+			.constant = kv_constant(kv, shape),
+			.buffers = {kv->k, kv->v, kv->k, kv->v, rope->table, p->step, shape->table},
+			.args.kv_shift =
+				{
+					.n_head_kv = shape->n_head_kv,
+					.head_dim = shape->head_dim,
+					.n_rot = rope->n_rot,
+					.neox = rope->neox,
+					.n_blocks = shape->n_blocks,
+					.inv_magnitude = 1 / magnitude,
+				},
+		});
 }
 
 void plan_glu(struct plan *p, struct rows out, struct rows gate, struct rows up,
@@ -466,14 +508,16 @@ void plan_sample(struct plan *p, struct rows logits, const struct tail *tail)
 			.kernel = KERNEL_sample,
 			.n_outputs = 1,
 			.rule = SIZE_ROWS,
-			.buffers = {tail->results, tail->scratch, logits.view, tail->sequences,
-				p->step, tail->history},
+			.buffers = {tail->results, tail->scratch,
+				tail->n_top ? tail->tops : tail->results, logits.view,
+				tail->sequences, p->step, tail->history},
 			.args.sample =
 				{
 					.n_vocab = logits.n,
 					.stride = logits.stride,
-					.history_stride = tail->n_ctx + logits.n,
+					.history_stride = HISTORY_WORDS(tail->n_ctx, logits.n),
 					.n_ctx = tail->n_ctx,
+					.n_top = tail->n_top,
 				},
 		});
 }
@@ -490,7 +534,7 @@ void plan_control(struct plan *p, uint32_t n_vocab, const struct tail *tail)
 			.args.control =
 				{
 					.n_sizes = MAX_SIZES,
-					.history_stride = tail->n_ctx + n_vocab,
+					.history_stride = HISTORY_WORDS(tail->n_ctx, n_vocab),
 					.n_ctx = tail->n_ctx,
 				},
 		});

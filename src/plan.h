@@ -67,13 +67,14 @@ union args {
 
 struct op {
 	enum kernel kernel;
-	enum weight weight; /* format of the weight operand; 0 when there is none */
-	uint32_t n_outputs; /* extent along x: outputs, heads; see kernels.def */
-	uint32_t rule;      /* SIZE_ROWS, SIZE_KV, SIZE_ONE */
-	uint32_t factor;    /* with SIZE_ROWS: see struct dispatch_size */
-	uint32_t extra;     /* likewise */
-	uint32_t window;    /* with SIZE_KV: likewise */
-	uint32_t constant;  /* specialization constant 1; 0 where the kernel has none */
+	enum weight weight;      /* format of the weight operand; 0 when there is none */
+	uint32_t n_outputs;      /* extent along x: outputs, heads; see kernels.def */
+	uint32_t rule;           /* SIZE_ROWS, SIZE_KV, SIZE_ONE */
+	uint32_t factor;         /* with SIZE_ROWS: see struct dispatch_size */
+	uint32_t extra;          /* likewise */
+	uint32_t window;         /* with SIZE_KV: likewise */
+	uint32_t rows_per_group; /* of the step, one workgroup takes; 0: as in kernels.def */
+	uint32_t constant;       /* specialization constant 1; 0 where the kernel has none */
 	struct view buffers[MAX_BUFFERS]; /* in the order of the shader's bindings */
 	union args args;
 	const char *label; /* of the weight, or the kernel's name; for messages */
@@ -198,12 +199,22 @@ struct tail {
 	struct view scratch;   /* f32 [max_rows][stride of logits] */
 	struct view sequences; /* sequence[n_seq] */
 	struct view ring;      /* ring_entry[RING_ENTRIES] per sequence */
-	struct view history;   /* u32 [n_seq][n_ctx + n_vocab] */
-	uint32_t n_ctx;
+	struct view history;   /* u32 [n_seq][HISTORY_WORDS(n_ctx, n_vocab)] */
+	struct view tops;      /* top_token [n_seq][RING_ENTRIES][n_top] */
+	uint32_t n_ctx, n_top; /* n_top 0: there are no tops */
 };
 
 void plan_sample(struct plan *p, struct rows logits, const struct tail *tail);
 void plan_control(struct plan *p, uint32_t n_vocab, const struct tail *tail);
+
+/* Copies blocks of a layer's cache; the plan's step holds copy_rows. */
+void plan_kv_copy(
+	struct plan *p, const struct kv_layer *kv, const struct kv_shape *shape, bool has_window);
+
+/* Moves positions of a layer's cache; the plan's step holds shift_rows.  magnitude: length of the pairs
+ * of the rope table. */
+void plan_kv_shift(struct plan *p, const struct kv_layer *kv, const struct kv_shape *shape,
+	const struct rope *rope, float magnitude);
 
 /* Rewrites x, y, z of each entry from the header: what the control shader does on a device. */
 void sizes_update(struct dispatch_size *sizes, uint32_t n_sizes, const struct step_header *step);

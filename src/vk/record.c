@@ -70,7 +70,8 @@ static uint32_t rule_divisor(const struct op *op)
 {
 	switch (op->rule) {
 	case SIZE_ROWS:
-		return kernel_info(op->kernel)->rows_per_group;
+		return op->rows_per_group ? op->rows_per_group
+					  : kernel_info(op->kernel)->rows_per_group;
 	case SIZE_KV:
 		return ATTN_SLICE;
 	default:
