@@ -196,12 +196,18 @@ struct lap_session;
 enum lap_kv_type { LAP_KV_F16 = 0, LAP_KV_F32 = 1, LAP_KV_Q8_0 = 2, LAP_KV_Q4_0 = 3 };
 
 struct lap_session_options {
-	uint32_t n_ctx;   /* tokens the KV cache can hold; 0: the model's, at most 4096 */
+	uint32_t n_ctx;   /* tokens the KV cache can hold, of all sequences together; 0: the model's, at
+	                     most 4096 */
 	uint32_t n_batch; /* most prompt tokens computed at once, fewer where the device cannot bind
 	                     as many; 0: 512 */
 	enum lap_kv_type type_k, type_v;
 	uint32_t steps_per_submit; /* decode steps in one submit, at most 256; 0: chosen from
 	                              measured time */
+	uint32_t n_seq;   /* sequences at a time, at most 32; 0: 1 */
+	uint32_t n_draft; /* most tokens of a draft that one step verifies, at most 31 */
+	uint32_t n_top;   /* most log-probabilities beside the drawn token's, at most 64 */
+	double max_submit_seconds; /* what one submit to the device should last at most; 0: 0.045 in
+	                              decode, 0.2 in prefill.  Drivers kill long ones. */
 	bool logits_all; /* the prefill computes logits of every row: needed by lap_session_logits */
 };
 

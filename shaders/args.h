@@ -71,7 +71,8 @@ struct step_row {
 	u32 flags; /* reserved, 0 */
 };
 
-/* A row of a step that moves rows of the KV cache (kv_copy, kv_shift): as large as a step_row. */
+/* Rows of a step that moves what the KV cache holds (kv_copy, kv_shift): as large as a step_row.  Equal
+ * blocks: there is nothing to copy. */
 struct copy_row {
 	u32 from, to;               /* blocks of layers without a window ... */
 	u32 from_window, to_window; /* ... and of those with one */

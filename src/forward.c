@@ -112,6 +112,11 @@ static bool flag(const struct pass *f, uint32_t flags)
 
 /* ---- attention ---- */
 
+static const struct kv_shape *shape_of(const struct pass *f)
+{
+	return f->layer->window ? &f->kv->window : &f->kv->full;
+}
+
 static struct rope rope_of(const struct pass *f)
 {
 	enum layer_rope kind = f->layer->rope;
@@ -131,7 +136,7 @@ static void attention(const struct pass *f, struct rows x)
 	const struct hparams *h = f->h;
 	const struct layer_weights *l = f->l;
 	const struct qkv_layout at = qkv_layout(h);
-	const struct kv_shape *shape = f->layer->window ? &f->kv->window : &f->kv->full;
+	const struct kv_shape *shape = shape_of(f);
 	const struct kv_layer *cache = &f->kv->layers[f->layer->kv_layer];
 	const bool qk_norm = l->attn_q_norm.n_rows != 0;
 	const struct rows q = part(a->qkv, 0, n_q(h)), k = part(a->qkv, at.k, n_kv(h));
@@ -294,6 +299,42 @@ void forward(struct plan *p, const struct model *m, const struct model_weights *
 	}
 }
 
+/* ---- moving what the cache holds ---- */
+
+/* Length of the pairs of a rope table. */
+static double rope_magnitude(const struct model *m, bool local)
+{
+	double magnitude = local ? 1 : (double)m->h.rope_attn_factor;
+	if (m->h.rope_scaling == ROPE_SCALING_YARN && !local)
+		magnitude *= 1 + 0.1 * log((double)m->h.rope_scale);
+	return magnitude;
+}
+
+void forward_copy(struct plan *p, const struct model *m, const struct kv_cache *kv)
+{
+	struct pass f = {.p = p, .m = m, .h = &m->h, .kv = kv};
+	for (uint32_t il = 0; il < m->h.n_layer; il++) {
+		f.layer = &m->layers[il];
+		p->layer = (int32_t)il;
+		if (f.layer->kv_layer == il)
+			plan_kv_copy(p, &kv->layers[il], shape_of(&f), f.layer->window != 0);
+	}
+}
+
+void forward_shift(struct plan *p, const struct model *m, const struct kv_cache *kv,
+	const struct step_buffers *b)
+{
+	struct pass f = {.p = p, .m = m, .h = &m->h, .kv = kv, .b = b};
+	for (uint32_t il = 0; il < m->h.n_layer; il++) {
+		f.layer = &m->layers[il];
+		p->layer = (int32_t)il;
+		const struct rope rope = rope_of(&f);
+		if (f.layer->kv_layer == il)
+			plan_kv_shift(p, &kv->layers[il], shape_of(&f), &rope,
+				(float)rope_magnitude(m, f.layer->rope == LAYER_ROPE_LOCAL));
+	}
+}
+
 /* ---- rope ---- */
 
 /* YaRN: the pair whose wavelength makes `turns` turns over the training context. */
@@ -333,9 +374,7 @@ void rope_table(const struct model *m, uint32_t n_ctx, bool local, float *table)
 {
 	const struct hparams *h = &m->h;
 	const uint32_t n_pairs = h->n_rot / 2;
-	double magnitude = local ? 1 : (double)h->rope_attn_factor;
-	if (h->rope_scaling == ROPE_SCALING_YARN && !local)
-		magnitude *= 1 + 0.1 * log((double)h->rope_scale);
+	const double magnitude = rope_magnitude(m, local);
 	for (uint32_t i = 0; i < n_pairs; i++) {
 		double frequency = local ? pow((double)h->rope_theta_swa, -2.0 * i / h->n_rot)
 					 : rope_frequency(m, n_ctx, i);

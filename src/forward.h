@@ -72,6 +72,13 @@ void forward(struct plan *p, const struct model *m, const struct model_weights *
 	const struct activations *a, const struct kv_cache *kv, const struct step_buffers *b,
 	bool with_logits);
 
+/* Appends one kv_copy for each layer that has a cache of its own. */
+void forward_copy(struct plan *p, const struct model *m, const struct kv_cache *kv);
+
+/* Appends one kv_shift for each such layer; no layer has a window. */
+void forward_shift(struct plan *p, const struct model *m, const struct kv_cache *kv,
+	const struct step_buffers *b);
+
 /* table[n_ctx][n_rot / 2][2] = cosine and sine of each position's angles, with linear, YaRN or
  * LongRoPE scaling, rope_freqs divisors and the attention factor in them.  `local`: that of window
  * layers with a base of their own.  Computed in double: drivers' sine is not good enough at large

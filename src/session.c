@@ -1,4 +1,4 @@
-/* Sessions: buffers, prepared plans, prefill in chunks, decode steps.  See session.h. */
+/* Sessions: buffers, timelines, prepared plans, prefill in chunks, decode steps.  See session.h. */
 #include "session.h"
 
 #include <assert.h>
@@ -9,8 +9,10 @@
 #include "sampler.h"
 #include "session_memory.h"
 
-#define FIRST_CHUNK    64  /* rows of the first prefill submit, before a row's time is known */
-#define PREFILL_BUDGET 0.2 /* seconds a prefill submit may last: drivers kill long jobs */
+#define PREFILL_BUDGET 0.2  /* seconds a prefill submit may last: drivers kill long jobs */
+#define FIRST_PRODUCTS 2e10 /* multiplications of the first one, before a row's time is known */
+#define LEAST_CHUNK    8    /* rows: fewer take as long */
+#define FIRST_CHUNK    64   /* rows of the first chunk at most */
 
 /* ---- buffers ---- */
 
@@ -46,20 +48,6 @@ static enum lap_status create_buffers(struct lap_session *s, struct lap_error *e
 	return session_each_buffer(s, create_buffer, s, err);
 }
 
-/* Window layers go round in the blocks of their ring. */
-static void fill_tables(struct lap_session *s)
-{
-	const struct backend_ops *ops = s->m->backend->ops;
-	const uint32_t n_blocks = s->kv.full.n_blocks;
-	const uint32_t n_ring = s->n_window_positions ? s->n_window_positions / KV_BLOCK : n_blocks;
-	uint32_t *full = ops->buffer_map(s->kv.full.table.buffer);
-	uint32_t *window = ops->buffer_map(s->kv.window.table.buffer);
-	for (uint32_t i = 0; i < n_blocks; i++) {
-		full[i] = i;
-		window[i] = i % n_ring;
-	}
-}
-
 static enum lap_status write_rope_table(
 	struct lap_session *s, bool local, struct view view, struct lap_error *err)
 {
@@ -73,21 +61,60 @@ static enum lap_status write_rope_table(
 	return status;
 }
 
-static enum lap_status fill_step(struct lap_session *s, struct lap_error *err)
+static void place_prepared(struct lap_session *s, struct prepared *p)
+{
+	uint8_t *steps = s->m->backend->ops->buffer_map(s->steps.buffer);
+	p->step_view.buffer = s->steps.buffer;
+	p->sizes.buffer = s->sizes.buffer;
+	p->step = (struct step_header *)(void *)(steps + p->step_view.offset);
+}
+
+static enum lap_status create_timelines(struct lap_session *s, struct lap_error *err)
+{
+	const struct backend_ops *ops = s->m->backend->ops;
+	const uint32_t n_blocks = s->kv.full.n_blocks;
+	uint32_t *full = ops->buffer_map(s->kv.full.table.buffer);
+	uint32_t *window = ops->buffer_map(s->kv.window.table.buffer);
+	s->timelines = array_alloc(s->n_seq, sizeof(*s->timelines));
+	if (!s->timelines)
+		return fail_memory(err, "a session", s->n_seq * sizeof(*s->timelines));
+	enum lap_status status = pool_init(&s->full, s->n_full_blocks, err);
+	if (!status && s->n_window_blocks)
+		status = pool_init(&s->window, s->n_window_blocks, err);
+	for (uint32_t i = 0; i < s->n_seq && !status; i++) {
+		struct timeline *t = &s->timelines[i];
+		t->full.table = full + (size_t)i * n_blocks;
+		t->window.table = window + (size_t)i * n_blocks;
+		t->tokens = array_alloc(s->n_ctx, sizeof(*t->tokens));
+		if (!t->tokens)
+			status = fail_memory(err, "a session", s->n_ctx * sizeof(*t->tokens));
+	}
+	return status;
+}
+
+static enum lap_status fill(struct lap_session *s, struct lap_error *err)
 {
 	struct backend *b = s->m->backend;
-	const uint64_t n_history = (uint64_t)s->n_ctx + s->m->model->h.n_vocab;
+	const uint64_t n_history = HISTORY_WORDS((uint64_t)s->n_ctx, s->m->model->h.n_vocab);
 	s->tail.n_ctx = s->n_ctx;
-	s->sequence = b->ops->buffer_map(s->tail.sequences.buffer);
+	s->tail.n_top = s->n_top;
+	s->sequences = b->ops->buffer_map(s->tail.sequences.buffer);
 	s->ring = b->ops->buffer_map(s->tail.ring.buffer);
-	s->prefill.step = b->ops->buffer_map(s->prefill.step_view.buffer);
-	s->decode.step = b->ops->buffer_map(s->decode.step_view.buffer);
-	s->tokens = array_alloc(s->n_ctx, sizeof(*s->tokens));
+	s->tops = s->n_top ? b->ops->buffer_map(s->tail.tops.buffer) : NULL;
+	for (uint32_t i = 0; i < s->n_groups; i++)
+		place_prepared(s, &s->prefill[i]);
+	for (uint32_t kind = 0; kind < N_STEP_KINDS; kind++)
+		for (uint32_t i = 0; 1u << i <= s->max_rows; i++)
+			place_prepared(s, &s->decode[kind][i]);
+	place_prepared(s, &s->copy);
+	place_prepared(s, &s->shift);
 	s->history = array_alloc(n_history, sizeof(*s->history));
-	if (!s->tokens || !s->history)
+	if (!s->history)
 		return fail_memory(err, "a session", n_history * sizeof(uint32_t));
+	enum lap_status status = create_timelines(s, err);
 	const struct step_buffers *sb = &s->step_buffers;
-	enum lap_status status = write_rope_table(s, false, sb->rope, err);
+	if (!status)
+		status = write_rope_table(s, false, sb->rope, err);
 	if (!status && sb->rope_local.buffer)
 		status = write_rope_table(s, true, sb->rope_local, err);
 	return status;
@@ -140,6 +167,7 @@ enum lap_status lap_session_create(struct lap_model *m, const struct lap_session
 		return status;
 	}
 	s->steps_per_submit = o->steps_per_submit;
+	s->max_submit_seconds = o->max_submit_seconds;
 	if (o->n_ctx > s->n_ctx)
 		log_line(&m->log, LAP_LOG_WARNING,
 			"the model has %u positions: the context is that long, instead of %u "
@@ -153,10 +181,8 @@ enum lap_status lap_session_create(struct lap_model *m, const struct lap_session
 	status = create_buffers(s, err);
 	if (status == LAP_NO_MEMORY || status == LAP_USAGE)
 		status = explain_memory(m, o, err);
-	if (!status) {
-		fill_tables(s);
-		status = fill_step(s, err);
-	}
+	if (!status)
+		status = fill(s, err);
 	if (status) {
 		lap_session_destroy(s);
 		return status;
@@ -165,18 +191,32 @@ enum lap_status lap_session_create(struct lap_model *m, const struct lap_session
 	return LAP_OK;
 }
 
+static void release(struct lap_session *s, struct prepared *p)
+{
+	s->m->backend->ops->release(s->m->backend, p->runnable);
+}
+
 void lap_session_destroy(struct lap_session *s)
 {
 	if (!s)
 		return;
 	struct backend *b = s->m->backend;
-	b->ops->release(b, s->prefill.runnable);
-	b->ops->release(b, s->decode.runnable);
+	for (uint32_t i = 0; i < s->n_groups; i++)
+		release(s, &s->prefill[i]);
+	for (uint32_t kind = 0; kind < N_STEP_KINDS; kind++)
+		for (uint32_t i = 0; i < N_BUCKETS; i++)
+			release(s, &s->decode[kind][i]);
+	release(s, &s->copy);
+	release(s, &s->shift);
 	for (uint32_t i = 0; i < s->n_buffers; i++)
 		b->ops->buffer_destroy(b, s->buffers[i]);
+	for (uint32_t i = 0; s->timelines && i < s->n_seq; i++)
+		free(s->timelines[i].tokens);
+	pool_free(&s->full);
+	pool_free(&s->window);
+	free(s->timelines);
 	free(s->buffers);
 	free(s->kv.layers);
-	free(s->tokens);
 	free(s->history);
 	free(s);
 }
@@ -188,38 +228,170 @@ uint32_t lap_session_n_ctx(const struct lap_session *session)
 
 void lap_session_clear(struct lap_session *session)
 {
-	session_truncate(session, 0);
+	for (uint32_t i = 0; i < session->n_seq; i++)
+		timeline_truncate(session, &session->timelines[i], 0);
 }
 
-void session_truncate(struct lap_session *s, uint32_t n)
+/* ---- timelines ---- */
+
+static uint32_t window_of(const struct lap_session *s)
 {
-	/* Window layers go round: what row n looks back to must not have been overwritten. */
-	uint32_t window = s->n_window_positions ? model_window(s->m->model) : 0;
-	if (window && n < s->n_past && n + s->n_window_positions < s->n_written + window)
+	return s->window.n_blocks ? model_window(s->m->model) : 0;
+}
+
+/* Layers with a window still have what a row at position n sees. */
+static bool window_reaches(const struct lap_session *s, const struct timeline *t, uint32_t n)
+{
+	uint32_t window = window_of(s);
+	return !window || t->window.first * KV_BLOCK <= WINDOW_START(n, window);
+}
+
+void timeline_truncate(struct lap_session *s, struct timeline *t, uint32_t n)
+{
+	if (!window_reaches(s, t, n))
 		n = 0;
-	if (s->n_past > n)
-		s->n_past = n;
-	if (s->n_prefill > n)
-		s->n_prefill = n;
-	if (n == 0)
-		s->n_written = 0;
+	if (t->n_past > n)
+		t->n_past = n;
+	if (t->n_prefill > n)
+		t->n_prefill = n;
+	blocks_truncate(&s->full, &t->full, t->n_past);
+	blocks_truncate(&s->window, &t->window, t->n_past);
+}
+
+uint32_t timeline_common(const struct timeline *t, const int32_t *tokens, uint32_t n)
+{
+	uint32_t i = 0;
+	while (i < t->n_prefill && i < n && t->tokens[i] == tokens[i])
+		i++;
+	return i;
+}
+
+void timeline_forget(struct lap_session *s, struct timeline *t)
+{
+	uint32_t window = window_of(s);
+	if (window)
+		blocks_forget(&s->window, &t->window, WINDOW_START(t->n_past, window));
+}
+
+/* A block that was to be copied to and was given up since is another's now. */
+static struct copy_row *new_copy(struct lap_session *s, bool window, uint32_t to)
+{
+	for (uint32_t i = 0; i < s->n_copies; i++) {
+		struct copy_row *c = &s->copies[i];
+		if (!window && c->from != c->to && c->to == to)
+			c->from = c->to = 0;
+		if (window && c->from_window != c->to_window && c->to_window == to)
+			c->from_window = c->to_window = 0;
+	}
+	assert(s->n_copies < MAX_COPIES);
+	struct copy_row *c = &s->copies[s->n_copies++];
+	*c = (struct copy_row){0};
+	return c;
+}
+
+/* The block of that position is the timeline's alone; false when there is none for a copy. */
+static bool own(struct lap_session *s, struct timeline *t, uint32_t position)
+{
+	uint32_t from, to;
+	enum blocks_owned full = blocks_own(&s->full, &t->full, position, &from, &to);
+	if (full == BLOCKS_COPIED) {
+		struct copy_row *c = new_copy(s, false, to);
+		c->from = from;
+		c->to = to;
+	}
+	if (full == BLOCKS_NONE || !s->window.n_blocks)
+		return full != BLOCKS_NONE;
+	enum blocks_owned window = blocks_own(&s->window, &t->window, position, &from, &to);
+	if (window == BLOCKS_COPIED) {
+		struct copy_row *c = new_copy(s, true, to);
+		c->from_window = from;
+		c->to_window = to;
+	}
+	return window != BLOCKS_NONE;
+}
+
+static bool reserve(struct lap_session *s, struct timeline *t, uint32_t n_positions)
+{
+	if (t->n_past % KV_BLOCK && !own(s, t, t->n_past))
+		return false;
+	return blocks_reserve(&s->full, &t->full, n_positions) &&
+		(!s->window.n_blocks || blocks_reserve(&s->window, &t->window, n_positions));
+}
+
+/* Gives up what nobody needs now: positions behind windows, then the timeline that was used the longest
+ * time ago.  false: there is nothing left to give up. */
+static bool give_up(struct lap_session *s)
+{
+	struct timeline *oldest = NULL;
+	uint32_t n_free = s->window.n_free;
+	for (uint32_t i = 0; i < s->n_seq; i++)
+		timeline_forget(s, &s->timelines[i]);
+	if (s->window.n_free > n_free)
+		return true;
+	for (uint32_t i = 0; i < s->n_seq; i++) {
+		struct timeline *t = &s->timelines[i];
+		if (!t->busy && t->full.n && (!oldest || t->used < oldest->used))
+			oldest = t;
+	}
+	if (oldest)
+		timeline_truncate(s, oldest, 0);
+	return oldest != NULL;
+}
+
+uint32_t timeline_reserve(struct lap_session *s, struct timeline *t, uint32_t n_positions)
+{
+	bool busy = t->busy;
+	t->used = ++s->n_uses;
+	t->busy = true;
+	if (n_positions > s->n_ctx)
+		n_positions = s->n_ctx;
+	bool done = reserve(s, t, n_positions);
+	while (!done && give_up(s))
+		done = reserve(s, t, n_positions);
+	t->busy = busy;
+	if (done)
+		return n_positions;
+	uint32_t n_blocks = t->full.n;
+	if (s->window.n_blocks && t->window.n < n_blocks)
+		n_blocks = t->window.n;
+	/* The first block may be shared still. */
+	if (t->n_past % KV_BLOCK && !own(s, t, t->n_past))
+		return t->n_past;
+	uint32_t n_there = n_blocks * KV_BLOCK;
+	return n_there < t->n_past ? t->n_past : n_there < n_positions ? n_there : n_positions;
+}
+
+void timeline_fork(
+	struct lap_session *s, struct timeline *to, const struct timeline *from, uint32_t n)
+{
+	assert(n <= from->n_past && to != from);
+	if (!window_reaches(s, from, n))
+		n = 0;
+	blocks_share(&s->full, &to->full, &from->full, n);
+	if (s->window.n_blocks)
+		blocks_share(&s->window, &to->window, &from->window, n);
+	memcpy(to->tokens, from->tokens, n * sizeof(*to->tokens));
+	to->n_past = n;
+	to->n_prefill = from->n_prefill < n ? from->n_prefill : n;
+	to->used = ++s->n_uses;
 }
 
 /* ---- plans ---- */
 
-enum lap_status session_plan(
-	struct lap_session *s, enum role role, struct plan *plan, struct lap_error *err)
+enum lap_status session_plan(struct lap_session *s, enum role role, enum step_kind kind,
+	uint32_t bucket, struct plan *plan, struct lap_error *err)
 {
-	const struct prepared *prepared = role == ROLE_DECODE ? &s->decode : &s->prefill;
+	const bool decode = role == ROLE_DECODE;
+	const struct prepared *prepared = decode ? &s->decode[kind][bucket] : &s->prefill[0];
 	*plan = (struct plan){
 		.role = role,
-		.max_rows = role == ROLE_DECODE ? 1 : s->n_batch,
+		.max_rows = decode ? 1u << bucket : s->n_batch,
 		.step = prepared->step_view,
 		.sizes = prepared->sizes,
 	};
 	forward(plan, s->m->model, &s->m->weights, &s->activations, &s->kv, &s->step_buffers,
-		role == ROLE_DECODE || s->logits_all);
-	if (role == ROLE_DECODE) {
+		decode || s->logits_all);
+	if (decode && kind == STEP_DRAW) {
 		plan_sample(plan, s->activations.logits, &s->tail);
 		plan_control(plan, s->activations.logits.n, &s->tail);
 	}
@@ -229,94 +401,277 @@ enum lap_status session_plan(
 	return fail_memory(err, "a plan", plan->n_ops * sizeof(struct op));
 }
 
-/* Records the plan of a role unless that was done. */
-static enum lap_status prepare(struct lap_session *s, enum role role, struct lap_error *err)
+static enum lap_status prepare_plan(struct lap_session *s, struct prepared *p,
+	const struct plan *plan, uint32_t *n_recordings, struct lap_error *err)
 {
 	struct backend *b = s->m->backend;
-	struct prepared *prepared = role == ROLE_DECODE ? &s->decode : &s->prefill;
+	if (plan->out_of_memory)
+		return fail_memory(err, "a plan", plan->n_ops * sizeof(struct op));
+	enum lap_status status = b->ops->prepare(b, plan, false, &p->runnable, err);
+	*n_recordings += !status;
+	return status;
+}
+
+static enum lap_status prepare_decode(
+	struct lap_session *s, enum step_kind kind, uint32_t bucket, struct lap_error *err)
+{
+	struct prepared *p = &s->decode[kind][bucket];
 	struct plan plan;
-	if (prepared->runnable)
+	if (p->runnable)
 		return LAP_OK;
-	enum lap_status status = session_plan(s, role, &plan, err);
+	enum lap_status status = session_plan(s, ROLE_DECODE, kind, bucket, &plan, err);
 	if (status)
 		return status;
-	status = b->ops->prepare(b, &plan, false, &prepared->runnable, err);
+	status = prepare_plan(s, p, &plan, &s->n_decode_recordings, err);
 	plan_free(&plan);
-	prepared->n_recordings += !status;
 	return status;
+}
+
+/* The group of a layer's ops; those before and behind the layers go with the first and the last. */
+static uint32_t group_of(const struct lap_session *s, const struct plan *plan, uint32_t i)
+{
+	int32_t layer = plan->ops[i].layer;
+	if (layer < 0)
+		return i < plan->n_ops / 2 ? 0 : s->n_groups - 1;
+	return (uint32_t)((uint64_t)(uint32_t)layer * s->n_groups / s->m->model->h.n_layer);
+}
+
+static enum lap_status prepare_prefill(struct lap_session *s, struct lap_error *err)
+{
+	struct plan plan;
+	if (s->prefill[s->n_groups - 1].runnable)
+		return LAP_OK;
+	enum lap_status status = session_plan(s, ROLE_PREFILL, STEP_LOGITS, 0, &plan, err);
+	if (status)
+		return status;
+	for (uint32_t g = 0, first = 0; g < s->n_groups && !status; g++) {
+		struct plan group = plan;
+		uint32_t end = first;
+		while (end < plan.n_ops && group_of(s, &plan, end) == g)
+			end++;
+		group.ops = plan.ops + first;
+		group.n_ops = end - first;
+		group.sizes = s->prefill[g].sizes;
+		if (!s->prefill[g].runnable)
+			status = prepare_plan(
+				s, &s->prefill[g], &group, &s->n_prefill_recordings, err);
+		first = end;
+	}
+	plan_free(&plan);
+	return status;
+}
+
+enum lap_status session_wait(struct lap_session *s, uint64_t ticket, struct lap_error *err)
+{
+	s->n_waits++;
+	return s->m->backend->ops->wait(s->m->backend, ticket, err);
+}
+
+/* Runs a prepared plan once and waits. */
+static enum lap_status run_once(
+	struct lap_session *s, struct prepared *p, uint32_t *n_submits, struct lap_error *err)
+{
+	struct backend *b = s->m->backend;
+	uint64_t ticket;
+	b->ops->begin(p->runnable);
+	enum lap_status status = b->ops->run(b, p->runnable, 1, &ticket, err);
+	*n_submits += !status;
+	return status ? status : session_wait(s, ticket, err);
+}
+
+/* ---- copies and shifts ---- */
+
+static enum lap_status flush_copies(struct lap_session *s, struct lap_error *err)
+{
+	struct prepared *p = &s->copy;
+	enum lap_status status = LAP_OK;
+	if (s->n_copies == 0)
+		return LAP_OK;
+	if (!p->runnable) {
+		struct plan plan = {.role = ROLE_DECODE,
+			.max_rows = MAX_COPIES,
+			.step = p->step_view,
+			.sizes = p->sizes};
+		forward_copy(&plan, s->m->model, &s->kv);
+		status = prepare_plan(s, p, &plan, &s->n_other_recordings, err);
+		plan_free(&plan);
+	}
+	if (status)
+		return status;
+	memcpy(p->step + 1, s->copies, s->n_copies * sizeof(*s->copies));
+	*p->step = (struct step_header){.n_rows = s->n_copies};
+	s->n_copies = 0;
+	return run_once(s, p, &s->n_other_submits, err);
+}
+
+enum lap_status session_can_shift(const struct lap_session *s, struct lap_error *err)
+{
+	const struct model *m = s->m->model;
+	const char *why = NULL;
+	if (s->n_window_blocks)
+		why = "its layers with a window have let go of what would have to move";
+	else if (m->position_embd.data)
+		why = "its positions are learned, not turned";
+	if (!why)
+		return LAP_OK;
+	return fail(err, LAP_USAGE,
+		"the context of %s cannot be shifted: %s; --context-overflow crop computes it "
+		"again",
+		m->arch->name, why);
+}
+
+/* Room for rows of the step `p`, its plan recorded. */
+static enum lap_status prepare_shift(struct lap_session *s, struct lap_error *err)
+{
+	struct prepared *p = &s->shift;
+	struct plan plan = {.role = ROLE_PREFILL,
+		.max_rows = s->n_batch,
+		.step = p->step_view,
+		.sizes = p->sizes};
+	if (p->runnable)
+		return LAP_OK;
+	forward_shift(&plan, s->m->model, &s->kv, &s->step_buffers);
+	enum lap_status status = prepare_plan(s, p, &plan, &s->n_other_recordings, err);
+	plan_free(&plan);
+	return status;
+}
+
+enum lap_status timeline_shift(struct lap_session *s, struct timeline *t, uint32_t n_keep,
+	uint32_t n_discard, struct lap_error *err)
+{
+	struct shift_row *rows = (struct shift_row *)(s->shift.step + 1);
+	const uint32_t n_moved = t->n_past - n_keep - n_discard, seq = (uint32_t)(t - s->timelines);
+	assert(n_keep + n_discard <= t->n_past && n_moved <= n_discard);
+	enum lap_status status = session_can_shift(s, err);
+	if (!status)
+		status = prepare_shift(s, err);
+	for (uint32_t pos = n_keep; pos < n_keep + n_moved && !status; pos++)
+		if (pos == n_keep || pos % KV_BLOCK == 0) {
+			if (s->n_copies == MAX_COPIES)
+				status = flush_copies(s, err);
+			if (!status && !own(s, t, pos))
+				status = fail(err, LAP_USAGE,
+					"no block of the KV cache is left to shift a shared one");
+		}
+	if (!status)
+		status = flush_copies(s, err);
+	for (uint32_t i = 0; i < n_moved && !status;) {
+		uint32_t n = n_moved - i < s->n_batch ? n_moved - i : s->n_batch;
+		for (uint32_t j = 0; j < n; j++)
+			rows[j] = (struct shift_row){n_keep + i + j, n_discard, seq, 0};
+		*s->shift.step = (struct step_header){.n_rows = n};
+		status = run_once(s, &s->shift, &s->n_other_submits, err);
+		i += n;
+	}
+	if (status)
+		return status;
+	memmove(t->tokens + n_keep, t->tokens + n_keep + n_discard, n_moved * sizeof(*t->tokens));
+	if (t->n_prefill > n_keep)
+		t->n_prefill = n_keep;
+	timeline_truncate(s, t, n_keep + n_moved);
+	return LAP_OK;
 }
 
 /* ---- prefill ---- */
 
+/* Rows of the next chunk, which goes to the device as n_groups submits. */
 static uint32_t chunk_size(const struct lap_session *s, uint32_t n_left)
 {
-	uint32_t n = FIRST_CHUNK;
-	if (s->row_seconds > 0) {
-		double rows = PREFILL_BUDGET / s->row_seconds;
-		n = rows < 8 ? 8 : rows > s->n_batch ? s->n_batch : (uint32_t)rows / 8 * 8;
-	}
+	double budget = s->max_submit_seconds > 0 ? s->max_submit_seconds : PREFILL_BUDGET;
+	double rows = s->row_seconds > 0 ? budget / s->row_seconds
+					 : FIRST_PRODUCTS / (double)(s->m->info.n_weights + 1);
+	rows *= s->n_groups;
+	if (!(s->row_seconds > 0) && rows > FIRST_CHUNK)
+		rows = FIRST_CHUNK;
+	uint32_t n = rows < LEAST_CHUNK ? LEAST_CHUNK
+		: rows > s->n_batch     ? s->n_batch
+					: (uint32_t)rows / LEAST_CHUNK * LEAST_CHUNK;
 	if (n > s->n_batch)
 		n = s->n_batch;
 	return n < n_left ? n : n_left;
 }
 
-static enum lap_status read_logits(
-	struct lap_session *s, uint32_t n_rows, float *logits, struct lap_error *err)
+enum lap_status session_read_logits(
+	struct lap_session *s, uint32_t first, uint32_t n, float *logits, struct lap_error *err)
 {
 	struct backend *b = s->m->backend;
 	const struct rows *rows = &s->activations.logits;
-	uint64_t n_bytes = (uint64_t)n_rows * rows->stride * sizeof(float);
-	float *copy = malloc((size_t)n_bytes);
+	const uint64_t row_bytes = (uint64_t)rows->stride * sizeof(float);
+	struct view view = rows->view;
+	view.offset += first * row_bytes;
+	view.n_bytes = n * row_bytes;
+	float *copy = malloc((size_t)view.n_bytes);
 	if (!copy)
-		return fail_memory(err, "logits", n_bytes);
-	enum lap_status status = b->ops->read(b, rows->view, copy, n_bytes, err);
-	for (uint32_t i = 0; !status && i < n_rows; i++)
-		memcpy(logits + (size_t)i * rows->n, copy + (size_t)i * rows->stride,
-			rows->n * sizeof(float));
+		return fail_memory(err, "logits", view.n_bytes);
+	enum lap_status status = b->ops->read(b, view, copy, view.n_bytes, err);
+	for (size_t i = 0; !status && i < n; i++)
+		memcpy(logits + i * rows->n, copy + i * rows->stride, rows->n * sizeof(float));
 	free(copy);
 	return status;
 }
 
-static enum lap_status prefill_chunk(
-	struct lap_session *s, const int32_t *tokens, uint32_t n, struct lap_error *err)
+/* Every layer group once, one behind the other; waits for the last. */
+static enum lap_status run_prefill(struct lap_session *s, struct lap_error *err)
 {
 	struct backend *b = s->m->backend;
-	struct step_row *rows = (struct step_row *)(s->prefill.step + 1);
-	for (uint32_t i = 0; i < n; i++)
-		rows[i] = (struct step_row){.token = (uint32_t)tokens[i], .pos = s->n_past + i};
-	*s->prefill.step = (struct step_header){.n_rows = n, .n_kv = s->n_past + n};
-	uint64_t ticket;
-	double start = clock_seconds();
-	b->ops->begin(s->prefill.runnable);
-	enum lap_status status = b->ops->run(b, s->prefill.runnable, 1, &ticket, err);
-	if (!status)
-		status = b->ops->wait(b, ticket, err);
-	if (status)
-		return status;
-	s->n_prefill_submits++;
-	s->row_seconds = (clock_seconds() - start) / (n < 8 ? 8 : n);
-	memcpy(s->tokens + s->n_past, tokens, n * sizeof(*tokens));
-	if (s->n_prefill == s->n_past)
-		s->n_prefill += n;
-	s->n_past += n;
-	if (s->n_written < s->n_past)
-		s->n_written = s->n_past;
-	return LAP_OK;
+	enum lap_status status = LAP_OK;
+	uint64_t ticket = 0;
+	for (uint32_t g = 0; g < s->n_groups && !status; g++) {
+		b->ops->begin(s->prefill[g].runnable);
+		status = b->ops->run(b, s->prefill[g].runnable, 1, &ticket, err);
+		s->n_prefill_submits += !status;
+	}
+	return status ? status : session_wait(s, ticket, err);
 }
 
-enum lap_status session_prefill(struct lap_session *s, const int32_t *tokens, uint32_t n,
-	float *logits, struct lap_error *err)
+static enum lap_status fail_full(const struct lap_session *s, uint32_t n, struct lap_error *err)
 {
+	return fail(err, LAP_USAGE,
+		"the KV cache of %u tokens is full: no room for %u more of this sequence; a larger "
+		"-c, or fewer sequences at a time, would have it",
+		(unsigned)s->n_ctx, (unsigned)n);
+}
+
+enum lap_status session_prefill_chunk(struct lap_session *s, struct timeline *t,
+	const int32_t *tokens, uint32_t n, uint32_t most, float *logits, uint32_t *n_done,
+	struct lap_error *err)
+{
+	struct step_row *rows = (struct step_row *)(s->prefill[0].step + 1);
+	const uint32_t seq = (uint32_t)(t - s->timelines);
 	assert(!logits || s->logits_all);
-	assert(n <= s->n_ctx - s->n_past);
-	enum lap_status status = n ? prepare(s, ROLE_PREFILL, err) : LAP_OK;
-	for (uint32_t i = 0; !status && i < n && !s->cancelled;) {
-		uint32_t n_chunk = chunk_size(s, n - i);
-		status = prefill_chunk(s, tokens + i, n_chunk, err);
-		if (!status && logits)
-			status = read_logits(
-				s, n_chunk, logits + (size_t)i * s->m->info.n_vocab, err);
-		i += n_chunk;
+	enum lap_status status = prepare_prefill(s, err);
+	if (status)
+		return status;
+	n = chunk_size(s, n < most ? n : most);
+	if (timeline_reserve(s, t, t->n_past + n) < t->n_past + n)
+		return fail_full(s, n, err);
+	status = flush_copies(s, err);
+	if (status)
+		return status;
+	for (uint32_t i = 0; i < n; i++)
+		rows[i] = (struct step_row){(uint32_t)tokens[i], t->n_past + i, seq, 0};
+	*s->prefill[0].step = (struct step_header){.n_rows = n, .n_kv = t->n_past + n};
+	double start = clock_seconds();
+	status = run_prefill(s, err);
+	if (status)
+		return status;
+	s->row_seconds = (clock_seconds() - start) / (n < LEAST_CHUNK ? LEAST_CHUNK : n);
+	memcpy(t->tokens + t->n_past, tokens, n * sizeof(*tokens));
+	if (t->n_prefill == t->n_past)
+		t->n_prefill += n;
+	t->n_past += n;
+	*n_done = n;
+	return logits ? session_read_logits(s, 0, n, logits, err) : LAP_OK;
+}
+
+enum lap_status session_prefill(struct lap_session *s, struct timeline *t, const int32_t *tokens,
+	uint32_t n, float *logits, struct lap_error *err)
+{
+	enum lap_status status = LAP_OK;
+	for (uint32_t i = 0, n_done; !status && i < n && !s->cancelled; i += n_done) {
+		n_done = 0;
+		status = session_prefill_chunk(s, t, tokens + i, n - i, n - i,
+			logits ? logits + (size_t)i * s->m->info.n_vocab : NULL, &n_done, err);
 	}
 	return status;
 }
@@ -336,16 +691,17 @@ enum lap_status session_check_tokens(
 enum lap_status lap_session_logits(struct lap_session *s, const int32_t *tokens, size_t n,
 	float *logits, struct lap_error *err)
 {
+	struct timeline *t = &s->timelines[0];
 	if (!s->logits_all)
 		return fail(err, LAP_USAGE, "the session was created without logits_all");
-	if (n > s->n_ctx - s->n_past)
+	if (n > s->n_ctx - t->n_past)
 		return fail(err, LAP_USAGE,
 			"%zu tokens do not fit in a context of %u with %u in use", n,
-			(unsigned)s->n_ctx, (unsigned)s->n_past);
+			(unsigned)s->n_ctx, (unsigned)t->n_past);
 	s->cancelled = 0;
 	enum lap_status status = session_check_tokens(s, tokens, n, err);
 	if (!status)
-		status = session_prefill(s, tokens, (uint32_t)n, logits, err);
+		status = session_prefill(s, t, tokens, (uint32_t)n, logits, err);
 	if (!status && s->cancelled)
 		status = fail(err, LAP_ERROR, "cancelled");
 	return status;
@@ -353,31 +709,40 @@ enum lap_status lap_session_logits(struct lap_session *s, const int32_t *tokens,
 
 /* ---- decode ---- */
 
-enum lap_status session_begin_decode(struct lap_session *s, int32_t token, struct lap_error *err)
+static uint32_t bucket_of(uint32_t n)
 {
-	assert(s->n_past < s->n_ctx);
-	enum lap_status status = prepare(s, ROLE_DECODE, err);
+	uint32_t bucket = 0;
+	while (1u << bucket < n)
+		bucket++;
+	return bucket;
+}
+
+enum lap_status session_set_step(struct lap_session *s, enum step_kind kind,
+	const struct step_row *rows, uint32_t n, struct lap_error *err)
+{
+	const uint32_t bucket = bucket_of(n);
+	struct prepared *p = &s->decode[kind][bucket];
+	uint32_t n_kv = 0;
+	assert(n > 0 && n <= s->max_rows);
+	enum lap_status status = prepare_decode(s, kind, bucket, err);
+	if (!status)
+		status = flush_copies(s, err);
 	if (status)
 		return status;
-	*(struct step_row *)(s->decode.step + 1) =
-		(struct step_row){.token = (uint32_t)token, .pos = s->n_past};
-	*s->decode.step = (struct step_header){.n_rows = 1, .n_kv = s->n_past + 1};
-	s->m->backend->ops->begin(s->decode.runnable);
+	for (uint32_t i = 0; i < n; i++)
+		n_kv = rows[i].pos >= n_kv ? rows[i].pos + 1 : n_kv;
+	memcpy(p->step + 1, rows, n * sizeof(*rows));
+	*p->step = (struct step_header){.n_rows = n, .n_kv = n_kv};
+	s->m->backend->ops->begin(p->runnable);
+	s->running = p;
 	return LAP_OK;
 }
 
-void session_note_written(struct lap_session *s)
-{
-	const struct step_row *row = (const struct step_row *)(s->decode.step + 1);
-	if (s->n_written <= row->pos)
-		s->n_written = row->pos + 1;
-}
-
-enum lap_status session_submit_decode(
+enum lap_status session_submit(
 	struct lap_session *s, uint32_t n_steps, uint64_t *ticket, struct lap_error *err)
 {
 	struct backend *b = s->m->backend;
-	enum lap_status status = b->ops->run(b, s->decode.runnable, n_steps, ticket, err);
+	enum lap_status status = b->ops->run(b, s->running->runnable, n_steps, ticket, err);
 	s->n_decode_submits += !status;
 	return status;
 }
@@ -385,45 +750,76 @@ enum lap_status session_submit_decode(
 enum lap_status session_step(
 	struct lap_session *s, int32_t token, float *logits, struct lap_error *err)
 {
-	struct backend *b = s->m->backend;
+	struct timeline *t = &s->timelines[0];
 	uint64_t ticket;
-	if (s->n_past == s->n_ctx)
+	if (t->n_past == s->n_ctx)
 		return fail(err, LAP_USAGE, "the context of %u tokens is full", (unsigned)s->n_ctx);
-	*s->sequence = (struct sequence){
+	const struct step_row row = {(uint32_t)token, t->n_past, 0, 0};
+	enum lap_status status = session_check_tokens(s, &token, 1, err);
+	if (!status && timeline_reserve(s, t, t->n_past + 1) <= t->n_past)
+		status = fail_full(s, 1, err);
+	*s->sequences = (struct sequence){
 		.greedy = 1,
 		.n_ctx = s->n_ctx,
 		.n_left = 1,
-		.n_sampled = s->sequence->n_sampled,
+		.n_sampled = s->sequences->n_sampled,
 	};
-	enum lap_status status = session_check_tokens(s, &token, 1, err);
 	if (!status)
-		status = session_begin_decode(s, token, err);
+		status = session_set_step(s, STEP_DRAW, &row, 1, err);
 	if (!status)
-		status = session_submit_decode(s, 1, &ticket, err);
+		status = session_submit(s, 1, &ticket, err);
 	if (!status)
-		status = b->ops->wait(b, ticket, err);
+		status = session_wait(s, ticket, err);
 	if (!status)
-		status = read_logits(s, 1, logits, err);
+		status = session_read_logits(s, 0, 1, logits, err);
 	if (!status)
-		s->tokens[s->n_past++] = token;
-	session_note_written(s);
+		t->tokens[t->n_past++] = token;
 	return status;
 }
 
-enum lap_status session_write_history(struct lap_session *s, int32_t last, struct lap_error *err)
+/* ---- histories ---- */
+
+static struct view history_of(const struct lap_session *s, uint32_t seq)
+{
+	const uint64_t n_bytes =
+		HISTORY_WORDS((uint64_t)s->n_ctx, s->m->info.n_vocab) * sizeof(uint32_t);
+	struct view view = s->tail.history;
+	view.offset += seq * n_bytes;
+	view.n_bytes = n_bytes;
+	return view;
+}
+
+enum lap_status session_write_mask(
+	struct lap_session *s, uint32_t seq, const uint32_t *mask, struct lap_error *err)
 {
 	struct backend *b = s->m->backend;
-	uint32_t n_vocab = s->m->info.n_vocab;
-	for (uint32_t i = 0; i < s->n_past; i++)
-		s->history[i] = (uint32_t)s->tokens[i];
-	s->history[s->n_past] = (uint32_t)last;
-	sampler_count(s->sequence, s->history, s->n_past + 1, s->history + s->n_ctx, n_vocab);
-	return b->ops->write(b, s->tail.history, s->history,
-		((uint64_t)s->n_ctx + n_vocab) * sizeof(uint32_t), err);
+	const uint64_t n_bytes = MASK_WORDS(s->m->info.n_vocab) * sizeof(uint32_t);
+	struct view view = history_of(s, seq);
+	view.offset += view.n_bytes - n_bytes;
+	view.n_bytes = n_bytes;
+	return b->ops->write(b, view, mask, n_bytes, err);
+}
+
+enum lap_status session_write_history(struct lap_session *s, uint32_t seq, int32_t last,
+	const uint32_t *mask, struct lap_error *err)
+{
+	struct backend *b = s->m->backend;
+	const struct timeline *t = &s->timelines[seq];
+	const uint32_t n_vocab = s->m->info.n_vocab;
+	const struct view view = history_of(s, seq);
+	uint32_t *count = s->history + s->n_ctx;
+	for (uint32_t i = 0; i < t->n_past; i++)
+		s->history[i] = (uint32_t)t->tokens[i];
+	s->history[t->n_past] = (uint32_t)last;
+	sampler_count(&s->sequences[seq], s->history, t->n_past + 1, count, n_vocab);
+	if (mask)
+		memcpy(count + n_vocab, mask, MASK_WORDS(n_vocab) * sizeof(*mask));
+	return b->ops->write(b, view, s->history, view.n_bytes, err);
 }
 
 void lap_session_cancel(struct lap_session *s)
 {
 	s->cancelled = 1;
-	*(volatile u32 *)&s->sequence->cancel = 1;
+	for (uint32_t i = 0; i < s->n_seq; i++)
+		*(volatile u32 *)&s->sequences[i].cancel = 1;
 }

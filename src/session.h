@@ -1,85 +1,162 @@
-/* A session: one timeline on a model.  Owns the KV cache, the step buffers, the prepared plans
- * (prefill and decode, each recorded once, on first use) and the list of tokens they hold.
+/* A session: timelines on a model.  Owns the KV cache and who holds its blocks, the step buffers, the
+ * prepared plans (each recorded once, on first use) and the lists of tokens that the timelines hold.
  *
- * Knows what a step is, not who computes it. */
+ * Knows what a step is, not who computes it, nor why its rows are what they are (generate.c). */
 #ifndef LAPILLI_SESSION_H
 #define LAPILLI_SESSION_H
 
+#include <assert.h>
 #include <signal.h>
 
 #include "engine.h"
+#include "pool.h"
 
 #define SESSION_MAX_BUFFERS 48 /* beside those of the KV cache */
+#define MAX_SEQUENCES       32
+#define N_BUCKETS           6                       /* decode steps of 1, 2, 4, ... 32 rows */
+#define MAX_STEP_ROWS       (1u << (N_BUCKETS - 1)) /* of a decode step */
+#define GROUP_LAYERS        16                      /* of a prefill submit */
+#define MAX_LAYER_GROUPS    16 /* prefill submits of a chunk; more layers are larger groups */
+#define MAX_COPIES          64 /* blocks copied in one step */
+
+static_assert(MAX_SEQUENCES <= MAX_STEP_ROWS, "every sequence may have a row");
 
 /* A recorded plan with the step it reads. */
 struct prepared {
 	struct view step_view, sizes;
 	struct step_header *step;  /* mapped; step_row[] follow */
 	struct runnable *runnable; /* NULL until first used */
-	uint32_t n_recordings;
+};
+
+/* What a decode step does with its logits. */
+enum step_kind {
+	STEP_DRAW,   /* draws tokens and goes on to the next positions */
+	STEP_LOGITS, /* leaves them to the host */
+	N_STEP_KINDS
+};
+
+/* One sequence of tokens and where the KV cache has them. */
+struct timeline {
+	int32_t *tokens;                /* [n_ctx] */
+	uint32_t n_past;                /* tokens that the KV cache holds */
+	uint32_t n_prefill;             /* of them, from the start, computed by prefill */
+	struct block_list full, window; /* window: of layers with one */
+	bool busy;                      /* must not be given up when blocks run out */
+	uint64_t used;                  /* when it was last: the smallest goes first */
 };
 
 struct lap_session {
 	struct lap_model *m;
-	uint32_t n_ctx, n_batch, steps_per_submit;
+	uint32_t n_ctx, n_batch, n_seq, steps_per_submit;
+	uint32_t max_rows;         /* of a decode step: a power of two */
+	uint32_t n_top;            /* best tokens that a step can list */
+	double max_submit_seconds; /* 0: our defaults */
 	bool logits_all;
 
-	/* the timeline */
-	int32_t *tokens;    /* [n_ctx] that the KV cache holds */
-	uint32_t n_past;    /* how many */
-	uint32_t n_prefill; /* of them, from the start, computed by prefill */
-	uint32_t n_written; /* positions that the KV cache was ever filled to since it was empty */
+	struct timeline *timelines; /* [n_seq] */
+	uint64_t n_uses;
+	struct pool full, window;           /* window.n_blocks 0: no layer has one */
+	struct copy_row copies[MAX_COPIES]; /* of blocks, before the next step */
+	uint32_t n_copies;
 
 	/* where it lives */
 	struct buffer **buffers; /* all of session_memory.h's list */
 	uint32_t n_buffers, max_buffers;
+	uint32_t n_full_blocks, n_window_blocks; /* of the pools */
 	struct activations activations;
 	struct kv_cache kv;
-	uint32_t n_window_positions; /* that the cache of window layers keeps; 0: all */
 	struct step_buffers step_buffers;
 	struct tail tail;
-	struct sequence *sequence;     /* mapped */
-	const struct ring_entry *ring; /* mapped */
-	struct prepared prefill, decode;
-	uint32_t *history; /* [n_ctx + n_vocab], to fill tail.history from */
+	struct view steps, sizes;      /* of all prepared plans */
+	struct sequence *sequences;    /* [n_seq], mapped */
+	const struct ring_entry *ring; /* [n_seq][RING_ENTRIES], mapped */
+	const struct top_token *tops;  /* [n_seq][RING_ENTRIES][n_top], mapped; NULL: none */
+	struct prepared prefill[MAX_LAYER_GROUPS], copy, shift;
+	struct prepared decode[N_STEP_KINDS][N_BUCKETS];
+	uint32_t n_groups; /* of prefill */
+	uint32_t *history; /* [HISTORY_WORDS], to fill a sequence's part of tail.history from */
+	struct prepared *running; /* the decode step that is set */
 
 	/* measured */
 	double row_seconds;  /* of a prefill row in the last chunk; 0: not known */
 	double step_seconds; /* of a decode step; 0: not known */
-	uint32_t n_prefill_submits, n_decode_submits;
+	uint32_t n_prefill_recordings, n_decode_recordings, n_other_recordings;
+	uint32_t n_prefill_submits, n_decode_submits, n_other_submits, n_waits;
 	volatile sig_atomic_t cancelled;
 };
 
-/* Appends the plan of one step in that role. */
-enum lap_status session_plan(
-	struct lap_session *s, enum role role, struct plan *plan, struct lap_error *err);
+/* Appends the plan of a step: of prefill, all layers; of decode, with the most rows `bucket` has. */
+enum lap_status session_plan(struct lap_session *s, enum role role, enum step_kind kind,
+	uint32_t bucket, struct plan *plan, struct lap_error *err);
 
-/* Forgets all tokens from position n on; all of them when a layer's window before n was overwritten
- * since. */
-void session_truncate(struct lap_session *s, uint32_t n);
+/* ---- timelines ---- */
 
-/* Computes n tokens behind those the session holds, without logits unless the session was created
- * for them: then logits[n][n_vocab] is filled (it may be NULL otherwise). */
-enum lap_status session_prefill(struct lap_session *s, const int32_t *tokens, uint32_t n,
-	float *logits, struct lap_error *err);
+/* Forgets all tokens from position n on; all of them when a layer with a window has let go of what
+ * position n would see. */
+void timeline_truncate(struct lap_session *s, struct timeline *t, uint32_t n);
 
-/* Makes `token` at position n_past the row of the next decode step, with s->sequence as the caller
- * set it, n_sampled continuing. */
-enum lap_status session_begin_decode(struct lap_session *s, int32_t token, struct lap_error *err);
+/* Makes room for positions n_past .. n_positions - 1, which are about to be written, taking blocks from
+ * timelines that are not busy if it must.  Returns how many positions there is room for: fewer than
+ * n_positions when the pool runs out. */
+uint32_t timeline_reserve(struct lap_session *s, struct timeline *t, uint32_t n_positions);
 
-/* Submits n decode steps; *ticket is what backend wait takes. */
-enum lap_status session_submit_decode(
+/* `to` becomes the first n tokens of `from`, sharing its blocks. */
+void timeline_fork(
+	struct lap_session *s, struct timeline *to, const struct timeline *from, uint32_t n);
+
+/* Lets go of what no position from n_past on can see. */
+void timeline_forget(struct lap_session *s, struct timeline *t);
+
+/* Of the tokens, how many can be kept of those the timeline holds: equal ones that prefill computed. */
+uint32_t timeline_common(const struct timeline *t, const int32_t *tokens, uint32_t n);
+
+/* Drops n_discard tokens behind the first n_keep and moves what follows to their place, its keys turned
+ * back.  LAP_USAGE where a model cannot: see session_can_shift. */
+enum lap_status timeline_shift(struct lap_session *s, struct timeline *t, uint32_t n_keep,
+	uint32_t n_discard, struct lap_error *err);
+
+/* LAP_USAGE with the reason when positions of this model cannot be shifted. */
+enum lap_status session_can_shift(const struct lap_session *s, struct lap_error *err);
+
+/* ---- steps ---- */
+
+/* Computes the next tokens of a timeline, at most `most` of n in one chunk; *n_done: how many.
+ * logits[*n_done][n_vocab] is filled where it is not NULL (the session was created for that). */
+enum lap_status session_prefill_chunk(struct lap_session *s, struct timeline *t,
+	const int32_t *tokens, uint32_t n, uint32_t most, float *logits, uint32_t *n_done,
+	struct lap_error *err);
+
+/* All n of them, unless cancelled. */
+enum lap_status session_prefill(struct lap_session *s, struct timeline *t, const int32_t *tokens,
+	uint32_t n, float *logits, struct lap_error *err);
+
+/* Sets the rows of the next decode step; room for their positions is reserved.  Nothing may be in
+ * flight.  n <= max_rows.  With STEP_DRAW every row is of another sequence, and s->sequences as the
+ * caller set them. */
+enum lap_status session_set_step(struct lap_session *s, enum step_kind kind,
+	const struct step_row *rows, uint32_t n, struct lap_error *err);
+
+/* Submits the step n_steps times; *ticket is what session_wait takes. */
+enum lap_status session_submit(
 	struct lap_session *s, uint32_t n_steps, uint64_t *ticket, struct lap_error *err);
+enum lap_status session_wait(struct lap_session *s, uint64_t ticket, struct lap_error *err);
 
-/* Takes note of how far decode steps went; nothing may be in flight. */
-void session_note_written(struct lap_session *s);
+/* The logits of the last step's rows first .. first + n - 1: logits[n][n_vocab]. */
+enum lap_status session_read_logits(
+	struct lap_session *s, uint32_t first, uint32_t n, float *logits, struct lap_error *err);
 
-/* One decode step on a given token, for tests and validation: logits[n_vocab] of its row. */
+/* One decode step of the first timeline on a given token, for tests and validation: logits[n_vocab]. */
 enum lap_status session_step(
 	struct lap_session *s, int32_t token, float *logits, struct lap_error *err);
 
-/* Fills the penalty window from the tokens held and `last`, which is about to be decoded. */
-enum lap_status session_write_history(struct lap_session *s, int32_t last, struct lap_error *err);
+/* Fills a sequence's history from the tokens its timeline holds and `last`, which is about to be decoded;
+ * mask[MASK_WORDS(n_vocab)] or NULL. */
+enum lap_status session_write_history(struct lap_session *s, uint32_t seq, int32_t last,
+	const uint32_t *mask, struct lap_error *err);
+
+/* The mask alone. */
+enum lap_status session_write_mask(
+	struct lap_session *s, uint32_t seq, const uint32_t *mask, struct lap_error *err);
 
 /* LAP_USAGE unless 0 <= token < n_vocab. */
 enum lap_status session_check_tokens(

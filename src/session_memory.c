@@ -11,6 +11,7 @@
 #define MAX_ROWS        65535 /* of a step: workgroups along one axis of a dispatch */
 #define LOGITS_N_BATCH  64    /* the same where every row gets logits: they are large */
 #define BUFFER_UNIT     256   /* bytes that every buffer is rounded up to */
+#define MIN_AHEAD       128   /* positions that decode may be ahead of what is known */
 
 /* ---- shape ---- */
 
@@ -23,17 +24,24 @@ uint32_t model_window(const struct model *m)
 	return window;
 }
 
-/* In the full block table every block is there; window layers go round in fewer blocks, enough for what
- * a chunk writes and what its first row looks back to. */
+static uint32_t n_blocks_of(uint64_t n_positions)
+{
+	return (uint32_t)((n_positions + KV_BLOCK - 1) / KV_BLOCK);
+}
+
+/* n_ctx positions are shared by all sequences, and each may have a block that is not full.  Of layers with
+ * a window a sequence needs what a chunk writes and what its first row looks back to. */
 static void shape_tables(struct lap_session *s)
 {
 	const struct hparams *h = &s->m->model->h;
-	const uint32_t n_blocks = (s->n_ctx - 1) / KV_BLOCK + 1, window = model_window(s->m->model);
+	const uint32_t n_blocks = n_blocks_of(s->n_ctx), window = model_window(s->m->model);
+	const uint32_t ahead = s->n_batch > MIN_AHEAD ? s->n_batch : MIN_AHEAD;
+	s->n_full_blocks = n_blocks + s->n_seq - 1;
 	if (window && window < s->n_ctx) {
-		uint32_t n_ring = (window + s->n_batch - 1) / KV_BLOCK + 1;
-		if (n_ring < n_blocks)
-			s->n_window_positions = n_ring * KV_BLOCK;
-	}
+		uint64_t n = (uint64_t)s->n_seq * (n_blocks_of((uint64_t)window + ahead) + 1);
+		s->n_window_blocks = n < s->n_full_blocks ? (uint32_t)n : s->n_full_blocks;
+	} else if (window)
+		s->n_window_blocks = s->n_full_blocks;
 	s->kv.full = (struct kv_shape){
 		.n_head = h->n_head,
 		.n_head_kv = h->n_head_kv,
@@ -42,6 +50,37 @@ static void shape_tables(struct lap_session *s)
 		.n_ctx = s->n_ctx,
 	};
 	s->kv.window = s->kv.full;
+}
+
+/* ---- steps ---- */
+
+static void place(struct lap_session *s, struct prepared *p, uint32_t n_rows)
+{
+	const uint64_t n_bytes = sizeof(struct step_header) + n_rows * sizeof(struct step_row);
+	const uint64_t sizes_bytes = MAX_SIZES * sizeof(struct dispatch_size);
+	p->step_view = (struct view){.offset = s->steps.n_bytes, .n_bytes = n_bytes};
+	p->sizes = (struct view){.offset = s->sizes.n_bytes, .n_bytes = sizes_bytes};
+	s->steps.n_bytes += (n_bytes + BUFFER_UNIT - 1) / BUFFER_UNIT * BUFFER_UNIT;
+	s->sizes.n_bytes += (sizes_bytes + BUFFER_UNIT - 1) / BUFFER_UNIT * BUFFER_UNIT;
+}
+
+/* All prepared plans share a buffer for their steps and one for their sizes; groups of layers of prefill
+ * share the step, too. */
+static void shape_steps(struct lap_session *s)
+{
+	const uint32_t n_layer = s->m->model->h.n_layer;
+	s->n_groups = (n_layer + GROUP_LAYERS - 1) / GROUP_LAYERS;
+	if (s->n_groups > MAX_LAYER_GROUPS)
+		s->n_groups = MAX_LAYER_GROUPS;
+	for (uint32_t i = 0; i < s->n_groups; i++) {
+		place(s, &s->prefill[i], i ? 0 : s->n_batch);
+		s->prefill[i].step_view = s->prefill[0].step_view;
+	}
+	for (uint32_t kind = 0; kind < N_STEP_KINDS; kind++)
+		for (uint32_t i = 0; 1u << i <= s->max_rows; i++)
+			place(s, &s->decode[kind][i], 1u << i);
+	place(s, &s->copy, MAX_COPIES);
+	place(s, &s->shift, s->n_batch);
 }
 
 static bool is_quantised(enum lap_kv_type type)
@@ -72,8 +111,8 @@ static uint32_t rows_that_fit(const struct lap_session *s)
 	for (size_t i = 0; i < N_ACTIVATIONS; i++) {
 		const struct activation_shape *shape = &list[i];
 		uint64_t row_bytes = (uint64_t)shape->rows->stride * shape->per_row * sizeof(float);
-		bool one_row = shape->rows == &a.logits && !s->logits_all;
-		if (row_bytes && !one_row && n * row_bytes > max_bytes)
+		bool few = shape->rows == &a.logits && !s->logits_all;
+		if (row_bytes && !few && n * row_bytes > max_bytes)
 			n = max_bytes / row_bytes;
 		if (row_bytes && n * shape->per_row > MAX_ROWS)
 			n = MAX_ROWS / shape->per_row;
@@ -99,6 +138,20 @@ enum lap_status session_shape(struct lap_session *s, struct lap_model *m,
 	if (status)
 		return status;
 	s->m = m;
+	s->n_seq = o->n_seq ? o->n_seq : 1;
+	if (s->n_seq > MAX_SEQUENCES)
+		return fail(err, LAP_USAGE, "%u sequences, expected at most %u", (unsigned)s->n_seq,
+			(unsigned)MAX_SEQUENCES);
+	if (o->n_draft >= MAX_STEP_ROWS)
+		return fail(err, LAP_USAGE, "%u draft tokens, expected at most %u",
+			(unsigned)o->n_draft, (unsigned)MAX_STEP_ROWS - 1);
+	if (o->n_top > MAX_TOP)
+		return fail(err, LAP_USAGE, "log-probabilities of %u tokens, expected at most %u",
+			(unsigned)o->n_top, (unsigned)MAX_TOP);
+	s->n_top = o->n_top < m->info.n_vocab ? o->n_top : m->info.n_vocab;
+	s->max_rows = 1;
+	while (s->max_rows < s->n_seq || s->max_rows < o->n_draft + 1)
+		s->max_rows *= 2;
 	s->n_ctx = o->n_ctx ? o->n_ctx : n_ctx_train < DEFAULT_N_CTX ? n_ctx_train : DEFAULT_N_CTX;
 	limit_context(s);
 	s->n_batch = o->n_batch ? o->n_batch : DEFAULT_N_BATCH;
@@ -111,6 +164,7 @@ enum lap_status session_shape(struct lap_session *s, struct lap_model *m,
 	if (s->n_batch > n_fit)
 		s->n_batch = n_fit;
 	shape_tables(s);
+	shape_steps(s);
 	s->kv.layers = array_alloc(n_layer, sizeof(*s->kv.layers));
 	if (!s->kv.layers)
 		return fail_memory(err, "the KV cache's list", n_layer * sizeof(*s->kv.layers));
@@ -136,9 +190,10 @@ static enum lap_status visit_activations(struct lap_session *s, const struct vis
 	enum lap_status status = LAP_OK;
 	for (size_t i = 0; i < N_ACTIVATIONS && !status; i++) {
 		struct rows *rows = list[i].rows;
-		uint64_t n_rows = (uint64_t)s->n_batch * list[i].per_row;
+		uint64_t n_rows = s->n_batch > s->max_rows ? s->n_batch : s->max_rows;
 		if (rows == &s->activations.logits && !s->logits_all)
-			n_rows = 1;
+			n_rows = s->max_rows;
+		n_rows *= list[i].per_row;
 		const struct session_need need = {&rows->view,
 			n_rows * rows->stride * sizeof(float), MEMORY_DEVICE, list[i].name, false};
 		if (rows->n)
@@ -147,10 +202,10 @@ static enum lap_status visit_activations(struct lap_session *s, const struct vis
 	return status;
 }
 
-/* Goes round in the cache of window layers. */
-static bool in_ring(const struct lap_session *s, uint32_t il)
+/* Keeps no more than its window. */
+static bool is_bounded(const struct lap_session *s, uint32_t il)
 {
-	return s->m->model->layers[il].window && s->n_window_positions;
+	return s->m->model->layers[il].window && s->n_window_blocks < s->n_full_blocks;
 }
 
 /* Bytes of one position's keys (i 0) or values (i 1); 0 for a layer that looks at another's. */
@@ -164,12 +219,13 @@ static uint64_t position_bytes(const struct lap_session *s, uint32_t il, uint32_
 
 static enum lap_status visit_kv(struct lap_session *s, const struct visit *v)
 {
-	const uint64_t n_full = (uint64_t)s->kv.full.n_blocks * KV_BLOCK;
 	enum lap_status status = LAP_OK;
 	for (uint32_t il = 0; il < s->m->model->h.n_layer; il++)
 		for (uint32_t i = 0; i < 2 && !status; i++) {
 			struct kv_layer *l = &s->kv.layers[il];
-			uint64_t n_positions = in_ring(s, il) ? s->n_window_positions : n_full;
+			uint64_t n_positions = (uint64_t)KV_BLOCK *
+				(s->m->model->layers[il].window ? s->n_window_blocks
+								: s->n_full_blocks);
 			const struct session_need need = {i ? &l->v : &l->k,
 				n_positions * position_bytes(s, il, i), MEMORY_DEVICE,
 				"a layer of the KV cache", true};
@@ -183,16 +239,17 @@ static enum lap_status visit_step(struct lap_session *s, const struct visit *v)
 {
 	const struct hparams *h = &s->m->model->h;
 	struct step_buffers *sb = &s->step_buffers;
-	const uint64_t n_slots = (uint64_t)s->n_batch * h->n_expert_used;
+	const uint64_t max_rows = s->max_rows;
+	const uint64_t n_slots = (s->n_batch > max_rows ? s->n_batch : max_rows) * h->n_expert_used;
 	const uint64_t rope_bytes = (uint64_t)s->n_ctx * (h->n_rot / 2) * 2 * sizeof(float);
-	const uint64_t table_bytes = s->kv.full.n_blocks * sizeof(uint32_t);
+	const uint64_t table_bytes = (uint64_t)s->n_seq * s->kv.full.n_blocks * sizeof(uint32_t);
 	const bool local = s->m->model->arch->flags & ARCH_LOCAL_ROPE;
 	const struct session_need list[] = {
 		{&s->kv.full.table, table_bytes, MEMORY_SHARED, "the block table", false},
 		{&s->kv.window.table, table_bytes, MEMORY_SHARED, "the block table of windows",
 			false},
 		{&sb->partial,
-			(uint64_t)h->n_head * attention_slices(s->n_ctx, 0) * (2 + h->head_dim) *
+			max_rows * h->n_head * attention_slices(s->n_ctx, 0) * (2 + h->head_dim) *
 				sizeof(float),
 			MEMORY_DEVICE, "partial attention", false},
 		{&sb->rope, rope_bytes, MEMORY_DEVICE, "the table of angles", false},
@@ -202,24 +259,23 @@ static enum lap_status visit_step(struct lap_session *s, const struct visit *v)
 			false},
 		{&sb->tiles, n_slots ? expert_tiles_bytes(h->n_expert, (uint32_t)n_slots) : 0,
 			MEMORY_DEVICE, "experts' tiles", false},
-		{&s->tail.results, sizeof(struct sample_result), MEMORY_DEVICE, "sampled tokens",
-			false},
-		{&s->tail.scratch, (uint64_t)s->activations.logits.stride * sizeof(float),
+		{&s->tail.results, max_rows * sizeof(struct sample_result), MEMORY_DEVICE,
+			"sampled tokens", false},
+		{&s->tail.scratch, max_rows * s->activations.logits.stride * sizeof(float),
 			MEMORY_DEVICE, "scaled logits", false},
-		{&s->tail.sequences, sizeof(struct sequence), MEMORY_SHARED, "the sequence", false},
-		{&s->tail.ring, RING_ENTRIES * sizeof(struct ring_entry), MEMORY_SHARED, "the ring",
-			false},
-		{&s->tail.history, ((uint64_t)s->n_ctx + h->n_vocab) * sizeof(uint32_t),
+		{&s->tail.sequences, s->n_seq * sizeof(struct sequence), MEMORY_SHARED,
+			"the sequences", false},
+		{&s->tail.ring, (uint64_t)s->n_seq * RING_ENTRIES * sizeof(struct ring_entry),
+			MEMORY_SHARED, "the ring", false},
+		{&s->tail.tops,
+			(uint64_t)s->n_seq * RING_ENTRIES * s->n_top * sizeof(struct top_token),
+			MEMORY_SHARED, "the best tokens", false},
+		{&s->tail.history,
+			(uint64_t)s->n_seq * HISTORY_WORDS((uint64_t)s->n_ctx, h->n_vocab) *
+				sizeof(uint32_t),
 			MEMORY_DEVICE, "the history", false},
-		{&s->prefill.step_view,
-			sizeof(struct step_header) + s->n_batch * sizeof(struct step_row),
-			MEMORY_SHARED, "the prefill step", false},
-		{&s->decode.step_view, sizeof(struct step_header) + sizeof(struct step_row),
-			MEMORY_SHARED, "the decode step", false},
-		{&s->prefill.sizes, MAX_SIZES * sizeof(struct dispatch_size), MEMORY_SHARED,
-			"the sizes of prefill", false},
-		{&s->decode.sizes, MAX_SIZES * sizeof(struct dispatch_size), MEMORY_SHARED,
-			"the sizes of decode", false},
+		{&s->steps, s->steps.n_bytes, MEMORY_SHARED, "the steps", false},
+		{&s->sizes, s->sizes.n_bytes, MEMORY_SHARED, "the sizes of dispatches", false},
 	};
 	enum lap_status status = LAP_OK;
 	for (size_t i = 0; i < ARRAY_COUNT(list) && !status; i++)
@@ -271,7 +327,7 @@ static enum lap_status measure(struct lap_model *m, const struct lap_session_opt
 		plan->n_ctx = s->n_ctx;
 		plan->n_batch = s->n_batch;
 		for (uint32_t il = 0; il < m->model->h.n_layer; il++)
-			for (uint32_t i = 0; i < 2 && !in_ring(s, il); i++)
+			for (uint32_t i = 0; i < 2 && !is_bounded(s, il); i++)
 				plan->kv_token_bytes += position_bytes(s, il, i);
 		plan->weight_bytes = engine_weight_bytes(m);
 		plan->max_buffer_bytes = b->max_buffer_bytes;
