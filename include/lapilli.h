@@ -274,39 +274,82 @@ struct lap_sampling {
 /* 0.8, 40, 0.95, 0.05, no penalties over 64 tokens, a random seed. */
 LAP_API struct lap_sampling lap_sampling_default(void);
 
-enum lap_finish { LAP_FINISH_STOP, LAP_FINISH_LENGTH, LAP_FINISH_CANCELLED };
+/* LENGTH: n_predict tokens, or a full context.  TIME: max_seconds. */
+enum lap_finish { LAP_FINISH_STOP, LAP_FINISH_LENGTH, LAP_FINISH_CANCELLED, LAP_FINISH_TIME };
+
+/* What happens when a sequence has n_ctx tokens and more are wanted.
+ * STOP: it ends (LENGTH).  SHIFT: the first n_keep tokens stay, half of the rest is dropped and what is
+ * behind moves up, its keys turned back (LAP_USAGE for models whose positions cannot be turned).
+ * CROP: the model sees the last n_ctx tokens alone, from position 0, computed again for each further
+ * token (as nanoGPT does). */
+enum lap_overflow { LAP_OVERFLOW_STOP, LAP_OVERFLOW_SHIFT, LAP_OVERFLOW_CROP };
+
+#define LAP_UNTIL_END  (-1) /* n_predict: until a token or string that stops, or a full context */
+#define LAP_UNTIL_FULL (-2) /* until the context is full: tokens that end texts do not stop */
 
 /* NULL stands for lap_sampling_default and n_predict -1. */
 struct lap_generate_options {
 	struct lap_sampling sampling;
-	int64_t n_predict; /* tokens to generate; 0: none, the prompt alone is computed; -1: until
-	                      the end or a full context */
+	int64_t n_predict; /* tokens to generate; 0: none, the prompt alone is computed; or one of the
+	                      above.  With LAP_OVERFLOW_SHIFT and _CROP a context is never full. */
 	bool ignore_eos;   /* end-of-generation tokens do not stop */
 	bool special;      /* control tokens appear in the text */
+	uint32_t min_tokens; /* before so many are generated nothing that stops is drawn */
+	const int32_t *stop_tokens; /* stop as the model's own end tokens do, at most 32 with those */
+	size_t n_stop_tokens;
+	const int32_t *banned; /* tokens that are never drawn, at most 32 */
+	size_t n_banned;
+	/* Strings that end the text and are no part of it, wherever they stand in the generated text, across
+	 * tokens too; text that may be the start of one is held back.  One that spells control tokens
+	 * matches them although they are not shown. */
+	const char *const *stops;
+	size_t n_stops;
+	double max_seconds; /* 0: no limit */
+	uint32_t n_top;     /* most likely tokens to report beside each drawn one; at most the
+	                       session's n_top */
+	enum lap_overflow overflow;
+	uint32_t n_keep; /* tokens from the start that LAP_OVERFLOW_SHIFT keeps */
 };
 
-/* Counters and times of one lap_generate call. */
+/* Counters and times of one call. */
 struct lap_generation {
 	enum lap_finish finish;
 	uint64_t seed; /* the one that was used */
 	size_t n_prompt, n_generated;
 	size_t n_reused;            /* prompt tokens already in the KV cache */
 	double prefill_seconds;     /* prompt, up to and without the first token */
-	double first_token_seconds; /* from the call to the first token */
+	double first_token_seconds; /* from the start of this sequence to its first token */
 	double decode_seconds;      /* from the first token to the last */
 	double host_cpu_seconds;    /* CPU time of this process */
+	double host_thread_seconds; /* CPU time of the calling thread */
 	uint32_t prefill_recordings, decode_recordings;    /* made by the session so far */
 	uint32_t submits, prefill_submits, decode_submits; /* of this call */
+	uint32_t waits;         /* of this call: how often the host waited for the device */
+	uint32_t n_shifts;      /* how often the context was shifted or cropped */
+	bool on_host;           /* tokens were drawn by the host, one step a submit */
 	uint64_t step_bytes;   /* weights and KV that the last decode step read */
 	uint64_t device_bytes; /* device memory held by model and session */
-	size_t kv_tokens;      /* tokens in the KV cache now */
+	size_t kv_tokens;      /* tokens of this sequence in the KV cache now */
 };
 
-/* Receives each generated token with the text that became complete with it: n_bytes may be 0 and the
- * text is whole UTF-8 characters only, but for what the model never completes, which comes with
- * the last call (token -1).  False stops the generation. */
-typedef bool lap_token_fn(
-	void *user, int32_t token, float log_prob, const char *text, size_t n_bytes);
+struct lap_top {
+	int32_t token;
+	float log_prob;
+};
+
+/* A generated token with the text that became complete with it. */
+struct lap_token {
+	int32_t id; /* -1: the last text, which was held back, without a token */
+	float log_prob; /* among all tokens, after penalties, biases and temperature */
+	const char *text; /* n_bytes, not NUL-terminated; whole UTF-8 characters only, but for what the
+	                     model never completes, which comes last */
+	size_t n_bytes;   /* may be 0 */
+	const struct lap_top *top; /* the n_top best, largest first */
+	uint32_t n_top;
+};
+
+/* False stops the generation.  What it is given is valid during the call only. */
+typedef bool lap_token_fn(void *user, const struct lap_token *token);
 
 /* Continues the session with a prompt: the longest common prefix of what the session holds is kept,
  * the rest is computed, then tokens are generated and handed to `on_token` (may be NULL).
@@ -315,6 +358,26 @@ typedef bool lap_token_fn(
 LAP_API enum lap_status lap_generate(struct lap_session *session, const int32_t *prompt, size_t n,
 	const struct lap_generate_options *options, lap_token_fn *on_token, void *user,
 	struct lap_generation *result, struct lap_error *err);
+
+/* One of several prompts.  The last three are results. */
+struct lap_request {
+	const int32_t *prompt;
+	size_t n;
+	const struct lap_generate_options *options; /* NULL: as lap_generate */
+	lap_token_fn *on_token;                     /* may be NULL */
+	void *user;
+	struct lap_generation result;
+	enum lap_status status; /* of this request alone */
+	struct lap_error error;
+};
+
+/* Generates for all requests, as many at a time as the session has sequences: they join and leave between
+ * steps, prompts are computed in turns with the steps of the others, and what is common to prompts is
+ * computed once.  Each text is what the prompt gives alone, byte for byte.  A sequence for which the KV
+ * cache has no room left fails alone (LAP_USAGE in its status); what is returned is the fault of all:
+ * a device lost, memory of the host. */
+LAP_API enum lap_status lap_generate_batch(struct lap_session *session,
+	struct lap_request *requests, size_t n, struct lap_error *err);
 
 /* ---- about this build ------------------------------------------------------------------------ */
 

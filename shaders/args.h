@@ -124,6 +124,7 @@ struct sequence {
 	f32 presence_penalty, frequency_penalty;
 	u32 repeat_last_n;   /* tokens in the penalty window; 0: no penalties */
 	u32 seed_lo, seed_hi;
+	u32 draw_offset;     /* added to the position where random numbers are counted from */
 	u32 n_ctx;           /* positions that the sequence may fill */
 	u32 n_bias;          /* added to logits after the penalties; -infinity forbids */
 	u32 bias_token[MAX_BIAS]; /* different ones */

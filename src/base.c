@@ -244,6 +244,11 @@ double clock_cpu_seconds(void)
 	return read_clock(CLOCK_PROCESS_CPUTIME_ID);
 }
 
+double clock_thread_seconds(void)
+{
+	return read_clock(CLOCK_THREAD_CPUTIME_ID);
+}
+
 void log_line(const struct log *log, enum lap_log_level level, const char *format, ...)
 {
 	if (!log->fn)

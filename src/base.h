@@ -59,9 +59,10 @@ enum lap_status file_read(const char *path, struct text *out, struct lap_error *
 enum lap_status file_write(
 	const char *path, const void *bytes, uint64_t n_bytes, struct lap_error *err);
 
-/* Seconds: a monotonic clock, and the CPU time of this process over all threads. */
+/* Seconds: a monotonic clock, the CPU time of this process over all threads, and of this thread. */
 double clock_seconds(void);
 double clock_cpu_seconds(void);
+double clock_thread_seconds(void);
 
 /* A notice for the user goes to the callback that the caller of the library gave, or nowhere. */
 struct log {

@@ -240,13 +240,16 @@ static enum lap_status set_up(struct side *side, struct lap_session *s, enum rol
 	const int32_t *tokens, uint32_t n, uint32_t pos, struct lap_error *err)
 {
 	*side = (struct side){.s = s, .b = s->m->backend};
-	side->prepared = role == ROLE_DECODE ? &s->decode : &s->prefill;
+	side->prepared = role == ROLE_DECODE ? &s->decode[STEP_DRAW][0] : &s->prefill[0];
 	struct step_row *rows = (struct step_row *)(side->prepared->step + 1);
 	for (uint32_t i = 0; i < n; i++)
 		rows[i] = (struct step_row){.token = (uint32_t)tokens[i], .pos = pos + i};
 	*side->prepared->step = (struct step_header){.n_rows = n, .n_kv = pos + n};
-	*s->sequence = (struct sequence){.greedy = 1, .n_ctx = s->n_ctx, .n_left = 2};
-	return session_plan(s, role, &side->plan, err);
+	*s->sequences = (struct sequence){.greedy = 1, .n_ctx = s->n_ctx, .n_left = 2};
+	if (timeline_reserve(s, s->timelines, pos + n) < pos + n)
+		return fail(err, LAP_USAGE, "no room for %u tokens in the KV cache",
+			(unsigned)(pos + n));
+	return session_plan(s, role, STEP_DRAW, 0, &side->plan, err);
 }
 
 static enum lap_status check_role(struct lap_session *on_device, struct lap_session *on_cpu,

@@ -1,14 +1,14 @@
-/* The generation loop: a prompt becomes tokens, tokens become text.
+/* The generation loop: prompts become tokens, tokens become text.
  *
- * Owns the choice of steps per submit, the two submits in flight, and what happens to each result.
- * The step itself, the draw and the stop rules run where the weights are. */
+ * Owns who runs when: requests take sequences of the session as these come free, prompts are computed
+ * chunk by chunk between the steps of the others, and each step is given to the device as often in one
+ * submit as the time allows, with two submits in flight.  The step itself, the draw and the stop rules
+ * run where the weights are; what belongs to one request is request.c's. */
 #include <assert.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "kv.h"
-#include "sampler.h"
-#include "session.h"
+#include "request.h"
 
 #define SUBMIT_BUDGET   0.045 /* seconds a decode submit should last */
 #define MAX_STEPS       64    /* of one submit, where the number is chosen */
@@ -18,254 +18,36 @@
 static_assert(
 	MAX_STEPS <= MAX_FIXED_STEPS, "the ring holds all that is in flight, and as much again");
 
-struct lap_sampling lap_sampling_default(void)
-{
-	return (struct lap_sampling){
-		.temperature = 0.8f,
-		.top_k = 40,
-		.top_p = 0.95f,
-		.min_p = 0.05f,
-		.repeat_penalty = 1.0f,
-		.repeat_last_n = 64,
-		.seed = LAP_SEED_RANDOM,
-	};
-}
-
-struct generation {
-	struct lap_session *s;
-	const struct lap_generate_options *options;
-	const struct tokenizer *tokenizer;
-	lap_token_fn *on_token;
-	void *user;
-	struct lap_generation *result;
-	struct decoder decoder;
-	struct text text;
-	double start;         /* clock_seconds at the call */
-	double first, last;   /* at the first and the latest token */
-	uint32_t n_target;    /* tokens to generate at most */
-	uint32_t n_submitted; /* steps */
-	uint32_t ring_start;  /* entries in the ring before this call */
-	bool finished;
-};
-
-static uint32_t common_prefix(const struct lap_session *s, const int32_t *prompt, uint32_t n)
-{
-	uint32_t i = 0;
-	while (i < s->n_past && i < n && s->tokens[i] == prompt[i])
-		i++;
-	return i;
-}
-
-static enum lap_status set_sequence(struct generation *g, struct lap_error *err)
-{
-	struct lap_session *s = g->s;
-	struct sequence sequence = {
-		.n_ctx = s->n_ctx,
-		.n_left = g->n_target,
-		.n_sampled = s->sequence->n_sampled,
-	};
-	struct lap_sampling sampling = g->options->sampling;
-	if (sampling.seed == LAP_SEED_RANDOM) {
-		uint32_t seed; /* 32 bits: short enough to type */
-		if (getrandom(&seed, sizeof(seed), 0) != sizeof(seed))
-			return fail(err, LAP_ERROR, "the system gives no random numbers");
-		sampling.seed = seed;
-	}
-	if (sampling.repeat_penalty == 0) /* as in a zeroed struct */
-		sampling.repeat_penalty = 1;
-	enum lap_status status =
-		sampler_set(&sequence, &sampling, s->m->info.n_vocab, s->n_ctx, err);
-	if (!g->options->ignore_eos && g->tokenizer) {
-		size_t n_ends;
-		const int32_t *ends = tokenizer_ends(g->tokenizer, &n_ends);
-		for (size_t i = 0; i < n_ends && i < MAX_STOPS; i++)
-			sequence.stop[sequence.n_stop++] = (uint32_t)ends[i];
-	}
-	g->result->seed = sampling.seed;
-	g->ring_start = sequence.n_sampled;
-	*s->sequence = sequence;
-	return status;
-}
-
-/* Hands one result on.  Sets finished when it is the last. */
-static enum lap_status take(
-	struct generation *g, const struct ring_entry *entry, struct lap_error *err)
-{
-	struct lap_generation *result = g->result;
-	int32_t token = (int32_t)entry->token;
-	if (entry->error)
-		return fail(err, LAP_ERROR,
-			"the logits after token %zu are not numbers: the weights are damaged, or "
-			"this "
-			"device computes wrong results (lapilli validate tells)",
-			result->n_prompt + result->n_generated);
-	g->last = clock_seconds();
-	if (result->n_generated == 0)
-		g->first = g->last;
-	uint64_t pos = (uint64_t)result->n_prompt + result->n_generated++;
-	if (pos < g->s->n_ctx)
-		g->s->tokens[pos] = token;
-	bool is_end =
-		!g->options->ignore_eos && g->tokenizer && tokenizer_is_end(g->tokenizer, token);
-	g->text.n = 0;
-	if (g->tokenizer && (!is_end || g->options->special) &&
-		!decoder_add(g->tokenizer, &g->decoder, token, &g->text))
-		return fail_memory(err, "text", 1);
-	bool go_on = !g->on_token ||
-		g->on_token(g->user, token, entry->log_prob, g->text.data ? g->text.data : "",
-			g->text.n);
-	result->finish = is_end ? LAP_FINISH_STOP : LAP_FINISH_LENGTH;
-	g->finished = is_end || result->n_generated == g->n_target;
-	if (!g->finished && !go_on) {
-		result->finish = LAP_FINISH_CANCELLED;
-		g->finished = true;
-		lap_session_cancel(g->s);
-	}
-	return LAP_OK;
-}
-
-/* The results of the first n_steps steps are in the ring: takes those not yet taken.  Fewer than
- * n_steps there means that the sequence ended on the device. */
-static enum lap_status take_ready(struct generation *g, uint32_t n_steps, struct lap_error *err)
-{
-	uint32_t n_there = *(volatile u32 *)&g->s->sequence->n_sampled - g->ring_start;
-	uint32_t n_ready = n_there < n_steps ? n_there : n_steps;
-	enum lap_status status = LAP_OK;
-	while (!status && !g->finished && g->result->n_generated < n_ready) {
-		uint32_t i = g->ring_start + (uint32_t)g->result->n_generated;
-		struct ring_entry entry = g->s->ring[i % RING_ENTRIES];
-		if (entry.step != i + 1)
-			return fail(err, LAP_ERROR, "result %u of the device is missing, found %u",
-				(unsigned)i + 1, (unsigned)entry.step);
-		status = take(g, &entry, err);
-	}
-	if (!g->finished && n_there < n_steps) {
-		g->finished = true;
-		g->result->finish = LAP_FINISH_CANCELLED;
-	}
-	return status;
-}
-
-static uint32_t choose_steps(const struct generation *g)
-{
-	const struct lap_session *s = g->s;
-	uint32_t n = 1; /* the first token is not delayed by steps behind it */
-	if (s->steps_per_submit)
-		n = s->steps_per_submit;
-	else if (g->n_submitted && s->step_seconds > 0) {
-		double steps = SUBMIT_BUDGET / s->step_seconds;
-		n = steps > MAX_STEPS ? MAX_STEPS : steps < 1 ? 1 : (uint32_t)steps;
-	}
-	uint32_t n_left = g->n_target - g->n_submitted;
-	return n < n_left ? n : n_left;
-}
-
 struct flight {
 	uint64_t ticket;
-	uint32_t n_steps; /* submitted up to and with this one */
+	uint32_t n_steps;
 };
 
-static enum lap_status decode(struct generation *g, int32_t last, struct lap_error *err)
-{
-	struct lap_session *s = g->s;
-	struct backend *b = s->m->backend;
+struct batch {
+	struct lap_session *s;
+	struct slot slots[MAX_SEQUENCES]; /* slot i works on timeline i */
+	struct lap_request *requests;
+	size_t n, next; /* requests, and the first that has no slot yet */
 	struct flight flights[MAX_IN_FLIGHT];
-	uint32_t n_flights = 0;
-	enum lap_status status = session_begin_decode(s, last, err);
-	double idle_since = clock_seconds();
-	while (!status && (!g->finished || n_flights)) {
-		/* No work behind the first: a device that computes as it is asked would hold the
-		 * first token back, and its time is what the next size is chosen from. */
-		uint32_t n_allowed = g->result->n_generated ? MAX_IN_FLIGHT : 1;
-		while (!status && !g->finished && n_flights < n_allowed &&
-			g->n_submitted < g->n_target) {
-			uint32_t n = choose_steps(g);
-			struct flight *f = &flights[n_flights];
-			status = session_submit_decode(s, n, &f->ticket, err);
-			g->n_submitted += n;
-			f->n_steps = g->n_submitted;
-			n_flights += !status;
-		}
-		if (status)
-			break;
-		assert(n_flights > 0);
-		status = b->ops->wait(b, flights[0].ticket, err);
-		uint32_t n_before = (uint32_t)g->result->n_generated;
-		if (!status && !g->finished)
-			status = take_ready(g, flights[0].n_steps, err);
-		uint32_t n_taken = (uint32_t)g->result->n_generated - n_before;
-		double now = clock_seconds();
-		if (n_taken)
-			s->step_seconds = (now - idle_since) / n_taken;
-		idle_since = now;
-		n_flights--;
-		memmove(flights, flights + 1, n_flights * sizeof(*flights));
-	}
-	if (status) { /* what is still in flight must not touch the next call's step */
-		struct lap_error ignored;
-		lap_session_cancel(s);
-		for (uint32_t i = 0; i < n_flights; i++)
-			b->ops->wait(b, flights[i].ticket, &ignored);
-	}
-	return status;
+	uint32_t n_flights;
+	struct session_counts before;
+	double cpu_start, thread_start;
+};
+
+static bool is_in(const struct slot *slot, enum phase phase)
+{
+	return slot->phase == phase;
 }
 
-static enum lap_status check_prompt(const struct lap_session *s, const int32_t *prompt, size_t n,
-	const struct lap_generate_options *o, struct lap_error *err)
+static uint32_t n_in(const struct batch *b, enum phase phase)
 {
-	if (n == 0)
-		return fail(err, LAP_USAGE, "the prompt has no tokens, expected at least one");
-	if (n >= s->n_ctx)
-		return fail(err, LAP_USAGE,
-			"the prompt has %zu tokens, which leaves no room in a context of %u", n,
-			(unsigned)s->n_ctx);
-	if (o->n_predict < -1)
-		return fail(err, LAP_USAGE, "n_predict is %lld, expected -1 or more",
-			(long long)o->n_predict);
-	if (s->steps_per_submit > MAX_FIXED_STEPS)
-		return fail(err, LAP_USAGE, "%u steps per submit, expected at most %u",
-			(unsigned)s->steps_per_submit, (unsigned)MAX_FIXED_STEPS);
-	return session_check_tokens(s, prompt, n, err);
+	uint32_t n = 0;
+	for (uint32_t i = 0; i < b->s->n_seq; i++)
+		n += is_in(&b->slots[i], phase);
+	return n;
 }
 
-/* Keeps of the KV cache what equals the prompt and came from prefill: what decode wrote was summed in
- * another order, and a reused prefix must give the same bytes as a fresh run. */
-static enum lap_status prefill(
-	struct generation *g, const int32_t *prompt, uint32_t n, struct lap_error *err)
-{
-	struct lap_session *s = g->s;
-	uint32_t keep = common_prefix(s, prompt, n - 1);
-	session_truncate(s, keep < s->n_prefill ? keep : s->n_prefill);
-	g->result->n_reused = s->n_past;
-	return session_prefill(s, prompt + s->n_past, n - 1 - s->n_past, NULL, err);
-}
-
-static enum lap_status run(
-	struct generation *g, const int32_t *prompt, uint32_t n, struct lap_error *err)
-{
-	struct lap_session *s = g->s;
-	enum lap_status status = set_sequence(g, err);
-	if (!status)
-		status = prefill(g, prompt, n, err);
-	g->result->prefill_seconds = clock_seconds() - g->start;
-	if (status || s->cancelled) {
-		g->result->finish = LAP_FINISH_CANCELLED;
-		return status;
-	}
-	if (g->n_target == 0) /* the prompt alone was asked for */
-		return LAP_OK;
-	status = session_write_history(s, prompt[n - 1], err);
-	if (!status)
-		status = decode(g, prompt[n - 1], err);
-	if (status)
-		return status;
-	g->text.n = 0;
-	if (g->tokenizer && !decoder_finish(&g->decoder, &g->text))
-		return fail_memory(err, "text", 1);
-	if (g->text.n && g->on_token)
-		g->on_token(g->user, -1, 0, g->text.data, g->text.n);
-	return LAP_OK;
-}
+/* ---- joining and leaving --------------------------------------------------------------------- */
 
 /* Of the KV cache, what one decode step reads with n tokens in it. */
 static uint64_t kv_bytes_read(const struct lap_session *s, uint64_t n)
@@ -282,56 +64,373 @@ static uint64_t kv_bytes_read(const struct lap_session *s, uint64_t n)
 	return n_bytes;
 }
 
+/* The request of a slot has ended, its status says how; nothing is in flight. */
+static void leave(struct batch *b, struct slot *slot)
+{
+	const struct lap_session *s = b->s;
+	struct lap_generation *r = &slot->request->result;
+	slot_close(slot);
+	const struct session_counts now = s->counts;
+	r->host_cpu_seconds = clock_cpu_seconds() - b->cpu_start;
+	r->host_thread_seconds = clock_thread_seconds() - b->thread_start;
+	r->prefill_recordings = now.prefill_recordings;
+	r->decode_recordings = now.decode_recordings;
+	r->prefill_submits = now.prefill_submits - b->before.prefill_submits;
+	r->decode_submits = now.decode_submits - b->before.decode_submits;
+	r->submits = r->prefill_submits + r->decode_submits + now.other_submits -
+		b->before.other_submits;
+	r->waits = now.waits - b->before.waits;
+	r->kv_tokens = slot->t->n_past;
+	r->step_bytes = s->m->info.step_bytes + kv_bytes_read(s, slot->t->n_past);
+	r->device_bytes = s->m->backend->device_bytes;
+	slot->phase = PHASE_FREE;
+}
+
+static void leave_ended(struct batch *b)
+{
+	assert(b->n_flights == 0);
+	for (uint32_t i = 0; i < b->s->n_seq; i++)
+		if (is_in(&b->slots[i], PHASE_ENDED))
+			leave(b, &b->slots[i]);
+}
+
+/* The free slot whose timeline has most of the prompt already; of equal ones the one that was used the
+ * longest time ago. */
+static struct slot *slot_for(struct batch *b, const struct lap_request *request)
+{
+	struct slot *best = NULL;
+	uint32_t best_common = 0;
+	for (uint32_t i = 0; i < b->s->n_seq; i++) {
+		struct slot *slot = &b->slots[i];
+		if (!is_in(slot, PHASE_FREE))
+			continue;
+		uint32_t common =
+			timeline_common(slot->t, request->prompt, (uint32_t)request->n - 1);
+		if (!best || common > best_common ||
+			(common == best_common && slot->t->used < best->t->used)) {
+			best = slot;
+			best_common = common;
+		}
+	}
+	return best;
+}
+
+static enum lap_status join(struct batch *b, struct lap_error *err)
+{
+	while (b->next < b->n) {
+		struct lap_request *request = &b->requests[b->next];
+		if (request->status) { /* refused before it began */
+			b->next++;
+			continue;
+		}
+		struct slot *slot = slot_for(b, request);
+		if (!slot)
+			return LAP_OK;
+		b->next++;
+		enum lap_status status = slot_open(slot, request, err);
+		if (status)
+			return status;
+	}
+	return LAP_OK;
+}
+
+/* ---- prompts --------------------------------------------------------------------------------- */
+
+/* What another timeline has of the prompt beyond what this one has is shared. */
+static void share_prefix(struct batch *b, struct slot *slot)
+{
+	struct lap_session *s = b->s;
+	struct timeline *t = slot->t;
+	uint32_t best = t->n_past;
+	const struct timeline *from = NULL;
+	for (uint32_t i = 0; i < s->n_seq; i++) {
+		const struct timeline *other = &s->timelines[i];
+		uint32_t common =
+			other == t ? 0 : timeline_common(other, slot->tokens, slot->n_prefill);
+		if (common > best) {
+			best = common;
+			from = other;
+		}
+	}
+	if (!from)
+		return;
+	timeline_fork(s, t, from, best);
+	if (slot->n_generated == 0)
+		slot->request->result.n_reused = t->n_past;
+}
+
+/* Chunks of the prompts that wait, first come first served, n_batch tokens in all. */
+static enum lap_status prefill_round(struct batch *b, struct lap_error *err)
+{
+	struct lap_session *s = b->s;
+	uint32_t budget = s->n_batch;
+	enum lap_status status = LAP_OK;
+	while (!status && budget > 0 && !s->cancelled) {
+		struct slot *slot = NULL;
+		for (uint32_t i = 0; i < s->n_seq; i++)
+			if (is_in(&b->slots[i], PHASE_PREFILL) &&
+				(!slot || b->slots[i].order < slot->order))
+				slot = &b->slots[i];
+		if (!slot)
+			break;
+		struct timeline *t = slot->t;
+		struct lap_error own = {0};
+		uint32_t n_done = 0;
+		share_prefix(b, slot);
+		if (t->n_past < slot->n_prefill)
+			status = session_prefill_chunk(s, t, slot->tokens + t->n_past,
+				slot->n_prefill - t->n_past, budget, NULL, &n_done, &own);
+		budget -= n_done;
+		if (status == LAP_USAGE) { /* no room: the others go on */
+			slot_fail(slot, status, &own);
+			status = LAP_OK;
+		} else if (status)
+			return fail(err, status, "%s", own.text);
+		else if (t->n_past == slot->n_prefill)
+			slot_prefilled(slot);
+	}
+	return status;
+}
+
+/* ---- steps on the device --------------------------------------------------------------------- */
+
+/* Someone could join, or another recording would do, or someone needs the host: the rows must change. */
+static bool must_change(const struct batch *b)
+{
+	uint32_t n_decode = n_in(b, PHASE_DECODE), n_ended = n_in(b, PHASE_ENDED);
+	if (n_decode == 0 || n_in(b, PHASE_PREFILL) || n_in(b, PHASE_FULL) || b->s->cancelled)
+		return true;
+	return n_ended && (b->next < b->n || n_decode * 2 <= n_decode + n_ended);
+}
+
+/* Steps that every row has room for behind those in flight, at most n; rows without any fail, if nothing
+ * is in flight that may end them. */
+static uint32_t reserve_steps(struct batch *b, uint32_t n)
+{
+	struct lap_session *s = b->s;
+	for (uint32_t i = 0; i < s->n_seq; i++) {
+		struct slot *slot = &b->slots[i];
+		if (!is_in(slot, PHASE_DECODE))
+			continue;
+		uint32_t at = slot->t->n_past + slot->n_ahead;
+		uint32_t n_wanted = n < s->n_ctx - at ? n : s->n_ctx - at;
+		uint32_t room = timeline_reserve(s, slot->t, at + n_wanted) - at;
+		if (room == 0 && n_wanted && b->n_flights == 0) {
+			slot_fail_full(slot);
+			continue;
+		}
+		if (room < n_wanted)
+			n = room;
+	}
+	return n;
+}
+
+static uint32_t choose_steps(const struct batch *b, bool first_tokens)
+{
+	const struct lap_session *s = b->s;
+	const double budget = s->max_submit_seconds > 0 ? s->max_submit_seconds : SUBMIT_BUDGET;
+	uint32_t n = 1, n_left = 0;
+	if (s->steps_per_submit)
+		n = s->steps_per_submit;
+	else if (!first_tokens && s->step_seconds > 0) {
+		double steps = budget / s->step_seconds;
+		n = steps > MAX_STEPS ? MAX_STEPS : steps < 1 ? 1 : (uint32_t)steps;
+	}
+	for (uint32_t i = 0; i < s->n_seq; i++) {
+		const struct slot *slot = &b->slots[i];
+		uint64_t left = is_in(slot, PHASE_DECODE) ? slot_left(slot) - slot->n_ahead : 0;
+		if (left > n_left)
+			n_left = left < UINT32_MAX ? (uint32_t)left : UINT32_MAX;
+	}
+	return n < n_left ? n : n_left;
+}
+
+/* The first token of a sequence is not delayed by steps behind it. */
+static bool awaits_first(const struct batch *b)
+{
+	for (uint32_t i = 0; i < b->s->n_seq; i++)
+		if (is_in(&b->slots[i], PHASE_DECODE) && b->slots[i].n_generated == 0)
+			return true;
+	return false;
+}
+
+static bool has_single_steps(const struct batch *b)
+{
+	for (uint32_t i = 0; i < b->s->n_seq; i++)
+		if (is_in(&b->slots[i], PHASE_DECODE) && slot_needs_steps(&b->slots[i]))
+			return true;
+	return false;
+}
+
+/* One row for each sequence that decodes. */
+static enum lap_status set_rows(struct batch *b, struct lap_error *err)
+{
+	struct step_row rows[MAX_SEQUENCES];
+	uint32_t n = 0;
+	enum lap_status status = LAP_OK;
+	for (uint32_t i = 0; i < b->s->n_seq && !status; i++) {
+		struct slot *slot = &b->slots[i];
+		if (!is_in(slot, PHASE_DECODE))
+			continue;
+		rows[n++] = (struct step_row){(uint32_t)slot->last, slot->t->n_past, i, 0};
+		status = slot_to_device(slot, err);
+	}
+	return status ? status : session_set_step(b->s, STEP_DRAW, rows, n, err);
+}
+
+static enum lap_status submit(struct batch *b, uint32_t n_steps, struct lap_error *err)
+{
+	struct flight *f = &b->flights[b->n_flights];
+	enum lap_status status = session_submit(b->s, n_steps, &f->ticket, err);
+	if (status)
+		return status;
+	f->n_steps = n_steps;
+	b->n_flights++;
+	for (uint32_t i = 0; i < b->s->n_seq; i++)
+		if (is_in(&b->slots[i], PHASE_DECODE))
+			b->slots[i].n_ahead += n_steps;
+	return LAP_OK;
+}
+
+/* Waits for the oldest submit and hands on what it gave; *n_taken: the most tokens of one sequence. */
+static enum lap_status land(struct batch *b, uint32_t *n_taken, struct lap_error *err)
+{
+	const struct flight f = b->flights[0];
+	enum lap_status status = session_wait(b->s, f.ticket, err);
+	b->n_flights--;
+	memmove(b->flights, b->flights + 1, b->n_flights * sizeof(f));
+	for (uint32_t i = 0; i < b->s->n_seq && !status; i++) {
+		struct slot *slot = &b->slots[i];
+		uint64_t before = slot->n_generated;
+		if (is_in(slot, PHASE_DECODE))
+			status = slot_take_ready(slot, f.n_steps, err);
+		if (slot->n_generated - before > *n_taken)
+			*n_taken = (uint32_t)(slot->n_generated - before);
+	}
+	return status;
+}
+
+/* What is still in flight must not touch the next step. */
+static void drain(struct batch *b)
+{
+	struct lap_error ignored;
+	if (b->n_flights)
+		lap_session_cancel(b->s);
+	for (uint32_t i = 0; i < b->n_flights; i++)
+		session_wait(b->s, b->flights[i].ticket, &ignored);
+	b->n_flights = 0;
+}
+
+/* Steps with the rows as they are now, until these must change. */
+static enum lap_status run_on_device(struct batch *b, struct lap_error *err)
+{
+	struct lap_session *s = b->s;
+	const bool others_wait = n_in(b, PHASE_PREFILL) != 0;
+	/* At least one step of room, before the rows are set: copies come before the step. */
+	if (reserve_steps(b, 1) == 0 || n_in(b, PHASE_DECODE) == 0)
+		return LAP_OK;
+	const bool single = has_single_steps(b);
+	enum lap_status status = set_rows(b, err);
+	double idle_since = clock_seconds();
+	bool last = false; /* no further submit */
+	while (!status && (b->n_flights || !last)) {
+		/* No work behind the first token: a device that computes as it is asked would hold
+		 * it back, and its time is what the next size is chosen from. */
+		const bool first_tokens = awaits_first(b);
+		const uint32_t n_allowed =
+			first_tokens || others_wait || single ? 1 : MAX_IN_FLIGHT;
+		while (!status && !last && b->n_flights < n_allowed) {
+			uint32_t n = single ? 1 : choose_steps(b, first_tokens);
+			n = n ? reserve_steps(b, n) : 0;
+			if (n == 0)
+				break;
+			status = submit(b, n, err);
+		}
+		if (status || b->n_flights == 0)
+			break;
+		uint32_t n_taken = 0;
+		status = land(b, &n_taken, err);
+		double now = clock_seconds();
+		if (n_taken)
+			s->step_seconds = (now - idle_since) / n_taken;
+		idle_since = now;
+		last = last || others_wait || single || must_change(b);
+	}
+	if (status)
+		drain(b);
+	return status;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+static enum lap_status step_all(struct batch *b, struct lap_error *err)
+{
+	enum lap_status status = join(b, err);
+	if (!status)
+		status = prefill_round(b, err);
+	if (!status && n_in(b, PHASE_DECODE) && !b->s->cancelled)
+		status = run_on_device(b, err);
+	for (uint32_t i = 0; i < b->s->n_seq && !status; i++)
+		if (is_in(&b->slots[i], PHASE_FULL))
+			status = slot_make_room(&b->slots[i], err);
+	return status;
+}
+
+static enum lap_status run(struct batch *b, struct lap_error *err)
+{
+	enum lap_status status = LAP_OK;
+	while (!status &&
+		(b->next < b->n || n_in(b, PHASE_PREFILL) || n_in(b, PHASE_DECODE) ||
+			n_in(b, PHASE_FULL))) {
+		if (b->s->cancelled)
+			break;
+		status = step_all(b, err);
+		leave_ended(b);
+	}
+	for (uint32_t i = 0; i < b->s->n_seq; i++)
+		if (!is_in(&b->slots[i], PHASE_FREE)) {
+			slot_cancel(&b->slots[i], status, err);
+			leave(b, &b->slots[i]);
+		}
+	for (; b->next < b->n; b->next++)
+		if (!b->requests[b->next].status)
+			request_skip(&b->requests[b->next], status, err);
+	return status;
+}
+
+enum lap_status lap_generate_batch(
+	struct lap_session *s, struct lap_request *requests, size_t n, struct lap_error *err)
+{
+	struct lap_error unused;
+	struct batch b = {
+		.s = s,
+		.requests = requests,
+		.n = n,
+		.before = s->counts,
+		.cpu_start = clock_cpu_seconds(),
+		.thread_start = clock_thread_seconds(),
+	};
+	err = err ? err : &unused;
+	if (s->steps_per_submit > MAX_FIXED_STEPS)
+		return fail(err, LAP_USAGE, "%u steps per submit, expected at most %u",
+			(unsigned)s->steps_per_submit, (unsigned)MAX_FIXED_STEPS);
+	for (uint32_t i = 0; i < s->n_seq; i++)
+		b.slots[i] = (struct slot){.s = s, .t = &s->timelines[i], .seq = i};
+	for (size_t i = 0; i < n; i++)
+		request_check(s, &requests[i]);
+	s->cancelled = 0;
+	return run(&b, err);
+}
+
 enum lap_status lap_generate(struct lap_session *s, const int32_t *prompt, size_t n,
 	const struct lap_generate_options *options, lap_token_fn *on_token, void *user,
 	struct lap_generation *result, struct lap_error *err)
 {
-	struct lap_generation unused;
-	const struct lap_generate_options defaults = {lap_sampling_default(), -1, false, false};
-	const struct lap_generate_options *o = options ? options : &defaults;
+	struct lap_request request = {prompt, n, options, on_token, user, {0}, LAP_OK, {0}};
+	enum lap_status status = lap_generate_batch(s, &request, 1, err);
 	if (result)
-		*result = (struct lap_generation){0};
-	enum lap_status status = check_prompt(s, prompt, n, o, err);
-	if (status)
-		return status;
-
-	uint32_t room = s->n_ctx - (uint32_t)n;
-	struct generation g = {
-		.s = s,
-		.options = o,
-		.tokenizer = s->m->tokenizer,
-		.on_token = on_token,
-		.user = user,
-		.result = result ? result : &unused,
-		.decoder = {.special = o->special, .started = true},
-		.start = clock_seconds(),
-		.n_target = o->n_predict < 0 || o->n_predict > room ? room : (uint32_t)o->n_predict,
-	};
-	double cpu_start = clock_cpu_seconds();
-	uint32_t n_prefill_before = s->n_prefill_submits, n_decode_before = s->n_decode_submits;
-	*g.result = (struct lap_generation){.finish = LAP_FINISH_LENGTH, .n_prompt = n};
-	s->cancelled = 0;
-	status = run(&g, prompt, (uint32_t)n, err);
-	text_free(&g.text);
-	if (s->decode.runnable)
-		session_note_written(s);
-
-	/* The KV cache holds the prompt and every generated token but the last. */
-	struct lap_generation *r = g.result;
-	if (r->n_generated) {
-		s->tokens[n - 1] = prompt[n - 1];
-		s->n_past = (uint32_t)(n + r->n_generated - 1);
-	}
-	r->first_token_seconds = r->n_generated ? g.first - g.start : 0;
-	r->decode_seconds = r->n_generated ? g.last - g.first : 0;
-	r->host_cpu_seconds = clock_cpu_seconds() - cpu_start;
-	r->prefill_recordings = s->prefill.n_recordings;
-	r->decode_recordings = s->decode.n_recordings;
-	r->prefill_submits = s->n_prefill_submits - n_prefill_before;
-	r->decode_submits = s->n_decode_submits - n_decode_before;
-	r->submits = r->prefill_submits + r->decode_submits;
-	r->kv_tokens = s->n_past;
-	r->step_bytes = s->m->info.step_bytes + kv_bytes_read(s, s->n_past);
-	r->device_bytes = s->m->backend->device_bytes;
+		*result = request.result;
+	if (!status && request.status)
+		status = fail(err, request.status, "%s", request.error.text);
 	return status;
 }

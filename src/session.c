@@ -422,7 +422,7 @@ static enum lap_status prepare_decode(
 	enum lap_status status = session_plan(s, ROLE_DECODE, kind, bucket, &plan, err);
 	if (status)
 		return status;
-	status = prepare_plan(s, p, &plan, &s->n_decode_recordings, err);
+	status = prepare_plan(s, p, &plan, &s->counts.decode_recordings, err);
 	plan_free(&plan);
 	return status;
 }
@@ -454,7 +454,7 @@ static enum lap_status prepare_prefill(struct lap_session *s, struct lap_error *
 		group.sizes = s->prefill[g].sizes;
 		if (!s->prefill[g].runnable)
 			status = prepare_plan(
-				s, &s->prefill[g], &group, &s->n_prefill_recordings, err);
+				s, &s->prefill[g], &group, &s->counts.prefill_recordings, err);
 		first = end;
 	}
 	plan_free(&plan);
@@ -463,7 +463,7 @@ static enum lap_status prepare_prefill(struct lap_session *s, struct lap_error *
 
 enum lap_status session_wait(struct lap_session *s, uint64_t ticket, struct lap_error *err)
 {
-	s->n_waits++;
+	s->counts.waits++;
 	return s->m->backend->ops->wait(s->m->backend, ticket, err);
 }
 
@@ -493,7 +493,7 @@ static enum lap_status flush_copies(struct lap_session *s, struct lap_error *err
 			.step = p->step_view,
 			.sizes = p->sizes};
 		forward_copy(&plan, s->m->model, &s->kv);
-		status = prepare_plan(s, p, &plan, &s->n_other_recordings, err);
+		status = prepare_plan(s, p, &plan, &s->counts.other_recordings, err);
 		plan_free(&plan);
 	}
 	if (status)
@@ -501,7 +501,7 @@ static enum lap_status flush_copies(struct lap_session *s, struct lap_error *err
 	memcpy(p->step + 1, s->copies, s->n_copies * sizeof(*s->copies));
 	*p->step = (struct step_header){.n_rows = s->n_copies};
 	s->n_copies = 0;
-	return run_once(s, p, &s->n_other_submits, err);
+	return run_once(s, p, &s->counts.other_submits, err);
 }
 
 enum lap_status session_can_shift(const struct lap_session *s, struct lap_error *err)
@@ -531,7 +531,7 @@ static enum lap_status prepare_shift(struct lap_session *s, struct lap_error *er
 	if (p->runnable)
 		return LAP_OK;
 	forward_shift(&plan, s->m->model, &s->kv, &s->step_buffers);
-	enum lap_status status = prepare_plan(s, p, &plan, &s->n_other_recordings, err);
+	enum lap_status status = prepare_plan(s, p, &plan, &s->counts.other_recordings, err);
 	plan_free(&plan);
 	return status;
 }
@@ -560,7 +560,7 @@ enum lap_status timeline_shift(struct lap_session *s, struct timeline *t, uint32
 		for (uint32_t j = 0; j < n; j++)
 			rows[j] = (struct shift_row){n_keep + i + j, n_discard, seq, 0};
 		*s->shift.step = (struct step_header){.n_rows = n};
-		status = run_once(s, &s->shift, &s->n_other_submits, err);
+		status = run_once(s, &s->shift, &s->counts.other_submits, err);
 		i += n;
 	}
 	if (status)
@@ -619,7 +619,7 @@ static enum lap_status run_prefill(struct lap_session *s, struct lap_error *err)
 	for (uint32_t g = 0; g < s->n_groups && !status; g++) {
 		b->ops->begin(s->prefill[g].runnable);
 		status = b->ops->run(b, s->prefill[g].runnable, 1, &ticket, err);
-		s->n_prefill_submits += !status;
+		s->counts.prefill_submits += !status;
 	}
 	return status ? status : session_wait(s, ticket, err);
 }
@@ -743,7 +743,7 @@ enum lap_status session_submit(
 {
 	struct backend *b = s->m->backend;
 	enum lap_status status = b->ops->run(b, s->running->runnable, n_steps, ticket, err);
-	s->n_decode_submits += !status;
+	s->counts.decode_submits += !status;
 	return status;
 }
 

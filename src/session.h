@@ -45,6 +45,13 @@ struct timeline {
 	uint64_t used;                  /* when it was last: the smallest goes first */
 };
 
+/* Of a session so far. */
+struct session_counts {
+	uint32_t prefill_recordings, decode_recordings, other_recordings;
+	uint32_t prefill_submits, decode_submits, other_submits;
+	uint32_t waits; /* of the host for the device */
+};
+
 struct lap_session {
 	struct lap_model *m;
 	uint32_t n_ctx, n_batch, n_seq, steps_per_submit;
@@ -80,8 +87,7 @@ struct lap_session {
 	/* measured */
 	double row_seconds;  /* of a prefill row in the last chunk; 0: not known */
 	double step_seconds; /* of a decode step; 0: not known */
-	uint32_t n_prefill_recordings, n_decode_recordings, n_other_recordings;
-	uint32_t n_prefill_submits, n_decode_submits, n_other_submits, n_waits;
+	struct session_counts counts;
 	volatile sig_atomic_t cancelled;
 };
 

@@ -58,7 +58,7 @@ static struct lap_generation generate(struct lap_session *s, const char *prompt,
 	cr_assert_eq(
 		lap_tokenize(s->m, prompt, strlen(prompt), true, true, &tokens, &n_tokens, &err),
 		LAP_OK, "%s", err.text);
-	c->n = 0;
+	c->n = c->n_text = 0;
 	enum lap_status status =
 		lap_generate(s, tokens, n_tokens, &options, collect, c, &result, &err);
 	cr_assert_eq(status, LAP_OK, "%s", err.text);

@@ -32,15 +32,21 @@ struct collected {
 	int32_t ids[1024];
 	size_t n;
 	size_t n_bytes_last; /* of the text that came with the last token */
+	char text[8192];     /* all of it */
+	size_t n_text;
 };
 
-static bool collect(void *user, int32_t token, float log_prob, const char *text, size_t n_bytes)
+static bool collect(void *user, const struct lap_token *token)
 {
 	struct collected *c = user;
-	(void)log_prob, (void)text;
-	c->n_bytes_last = n_bytes;
-	if (token >= 0 && c->n < ARRAY_COUNT(c->ids))
-		c->ids[c->n++] = token;
+	c->n_bytes_last = token->n_bytes;
+	if (token->id >= 0 && c->n < ARRAY_COUNT(c->ids))
+		c->ids[c->n++] = token->id;
+	if (c->n_text + token->n_bytes < sizeof(c->text)) {
+		memcpy(c->text + c->n_text, token->text, token->n_bytes);
+		c->n_text += token->n_bytes;
+		c->text[c->n_text] = '\0';
+	}
 	return true;
 }
 

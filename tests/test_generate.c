@@ -53,8 +53,8 @@ Test(generate, limits)
 	} cases[] = {
 		{4, 0, LAP_OK, 0}, {4, 1, LAP_OK, 1}, {4, 7, LAP_OK, 7}, {4, -1, LAP_OK, 60},
 		{4, 1000, LAP_OK, 60}, {63, -1, LAP_OK, 1}, {64, 5, LAP_USAGE, 0},
-		{65, 5, LAP_USAGE, 0}, {0, 5, LAP_USAGE, 0}, {4, -2, LAP_USAGE, 0},
-		{4, 3, LAP_OK, 3}, /* an error leaves the session whole */
+		{65, 5, LAP_USAGE, 0}, {0, 5, LAP_USAGE, 0}, {4, -2, LAP_OK, 60},
+		{4, -3, LAP_USAGE, 0}, {4, 3, LAP_OK, 3}, /* an error leaves the session whole */
 	};
 	for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
 		struct collected c = {0};
@@ -105,12 +105,10 @@ Test(generate, stop)
 	free(bytes);
 }
 
-static bool cancel_at_five(
-	void *user, int32_t token, float log_prob, const char *text, size_t n_bytes)
+static bool cancel_at_five(void *user, const struct lap_token *token)
 {
 	size_t *n = user;
-	(void)log_prob, (void)text, (void)n_bytes;
-	return token < 0 || ++*n < 5;
+	return token->id < 0 || ++*n < 5;
 }
 
 Test(generate, cancelled_by_callback)
@@ -165,7 +163,7 @@ Test(generate, prefix_reuse_behind_a_window)
 	struct lap_model *m = open_model(shared_path("golden/gemma2-plain.gguf"), "cpu");
 	const struct lap_session_options options = {.n_ctx = 256, .n_batch = 16};
 	struct lap_session *reused = open_session(m, &options);
-	cr_assert_eq(reused->n_window_positions, 32, "a window of 8 and a chunk of 16");
+	cr_assert_eq(reused->n_window_blocks, 6, "a window of 8 and 128 positions ahead");
 	int32_t prompt[60];
 	for (int32_t i = 0; i < 60; i++)
 		prompt[i] = 20 + i * 37 % 280;
@@ -243,13 +241,12 @@ struct first {
 	uint32_t n_submits; /* of decode, when the first token came */
 };
 
-static bool note_submits(
-	void *user, int32_t token, float log_prob, const char *text, size_t n_bytes)
+static bool note_submits(void *user, const struct lap_token *token)
 {
 	struct first *first = user;
-	(void)token, (void)log_prob, (void)text, (void)n_bytes;
+	(void)token;
 	if (!first->n_submits)
-		first->n_submits = first->s->n_decode_submits;
+		first->n_submits = first->s->counts.decode_submits;
 	return true;
 }
 

@@ -141,8 +141,8 @@ Test(vk_generate, end_in_the_middle)
 	cr_expect_eq(r.finish, LAP_FINISH_STOP);
 	cr_expect_eq(c.n, 17); /* the first of the second submit's 16 */
 	cr_expect_eq(c.ids[16], END_TOKEN);
-	cr_expect_eq(s->decode.step->done, 1);
-	cr_expect_eq(s->sequence->n_left, 96 - 17, "no step ran behind the end");
+	cr_expect_eq(s->decode[STEP_DRAW][0].step->done, 1);
+	cr_expect_eq(s->sequences->n_left, 96 - 17, "no step ran behind the end");
 	cr_expect_eq(s->ring[17].step, 0, "nothing stands behind the end in the ring");
 	lap_session_destroy(s);
 	lap_model_close(m);

@@ -40,18 +40,17 @@ static bool write_text(struct stream *s, const char *text, size_t n_bytes)
 	return out_write(text, n_bytes) && out_flush();
 }
 
-static bool take_token(void *user, int32_t token, float log_prob, const char *text, size_t n_bytes)
+static bool take_token(void *user, const struct lap_token *token)
 {
-	(void)log_prob;
 	struct stream *s = user;
-	if (token < 0 && interrupted()) /* half a character that ^C cut off */
+	if (token->id < 0 && interrupted()) /* half a character that ^C cut off */
 		return false;
 	if (s->json) {
-		s->out_of_memory =
-			(token >= 0 && !keep_id(s, token)) || !text_append(&s->text, text, n_bytes);
+		s->out_of_memory = (token->id >= 0 && !keep_id(s, token->id)) ||
+			!text_append(&s->text, token->text, token->n_bytes);
 		return !s->out_of_memory && !interrupted();
 	}
-	return write_text(s, text, n_bytes) && !interrupted();
+	return write_text(s, token->text, token->n_bytes) && !interrupted();
 }
 
 /* ---- prompt ---------------------------------------------------------------------------------- */
@@ -86,7 +85,7 @@ static enum lap_status encode_prompt(const struct options *o, const struct lap_m
 
 static const char *finish_name(enum lap_finish finish)
 {
-	static const char *const names[] = {"stop", "length", "cancelled"};
+	static const char *const names[] = {"stop", "length", "cancelled", "time"};
 	return names[finish];
 }
 

@@ -1,0 +1,147 @@
+/* Who holds which block of the KV cache: sharing, copies before writing, letting go. */
+#include <criterion/criterion.h>
+
+#include "pool.h"
+
+#define N_LISTS  4
+#define N_BLOCKS 16
+#define N_TABLE  20
+
+struct fixture {
+	struct pool pool;
+	uint32_t tables[N_LISTS][N_TABLE];
+	struct block_list lists[N_LISTS];
+};
+
+static void open_fixture(struct fixture *f)
+{
+	struct lap_error err;
+	*f = (struct fixture){0};
+	cr_assert_eq(pool_init(&f->pool, N_BLOCKS, &err), LAP_OK);
+	for (int i = 0; i < N_LISTS; i++)
+		f->lists[i].table = f->tables[i];
+}
+
+/* Each block has as many holders as lists name it, and is free when none does. */
+static void check(const struct fixture *f)
+{
+	uint32_t n_holders[N_BLOCKS] = {0}, n_free = 0;
+	for (int i = 0; i < N_LISTS; i++)
+		for (uint32_t b = f->lists[i].first; b < f->lists[i].n; b++)
+			n_holders[f->lists[i].table[b]]++;
+	for (uint32_t b = 0; b < N_BLOCKS; b++) {
+		cr_assert_eq(f->pool.n_holders[b], n_holders[b], "block %u", b);
+		n_free += n_holders[b] == 0;
+	}
+	cr_assert_eq(f->pool.n_free, n_free);
+	for (uint32_t i = 0; i < n_free; i++)
+		cr_assert_eq(n_holders[f->pool.free[i]], 0);
+}
+
+Test(pool, grows_and_runs_out)
+{
+	struct fixture f;
+	open_fixture(&f);
+	cr_expect(blocks_reserve(&f.pool, &f.lists[0], 1));
+	cr_expect_eq(f.lists[0].n, 1);
+	cr_expect(blocks_reserve(&f.pool, &f.lists[0], KV_BLOCK));
+	cr_expect_eq(f.lists[0].n, 1);
+	cr_expect(blocks_reserve(&f.pool, &f.lists[0], KV_BLOCK + 1));
+	cr_expect_eq(f.lists[0].n, 2);
+	cr_expect_not(blocks_reserve(&f.pool, &f.lists[1], 15 * KV_BLOCK), "14 are left");
+	cr_expect_eq(f.lists[1].n, 14);
+	check(&f);
+	blocks_truncate(&f.pool, &f.lists[1], KV_BLOCK + 1);
+	cr_expect_eq(f.lists[1].n, 2);
+	cr_expect_eq(f.pool.n_free, 12);
+	check(&f);
+	pool_free(&f.pool);
+}
+
+Test(pool, a_shared_block_is_copied_before_it_is_written)
+{
+	struct fixture f;
+	uint32_t from, to;
+	open_fixture(&f);
+	cr_assert(blocks_reserve(&f.pool, &f.lists[0], 70)); /* 3 blocks */
+	cr_expect_eq(blocks_own(&f.pool, &f.lists[0], 69, &from, &to), BLOCKS_OWNED);
+	blocks_share(&f.pool, &f.lists[1], &f.lists[0], 70);
+	check(&f);
+	cr_expect_eq(f.pool.n_free, N_BLOCKS - 3);
+	cr_expect_eq(blocks_own(&f.pool, &f.lists[1], 70, &from, &to), BLOCKS_COPIED);
+	cr_expect_eq(from, f.tables[0][2]);
+	cr_expect_eq(to, f.tables[1][2]);
+	cr_expect_neq(from, to);
+	cr_expect_eq(f.tables[1][1], f.tables[0][1], "whole blocks stay shared");
+	check(&f);
+	cr_expect_eq(blocks_own(&f.pool, &f.lists[0], 70, &from, &to), BLOCKS_OWNED,
+		"the copy was the other's");
+	/* no block left for a copy */
+	blocks_share(&f.pool, &f.lists[2], &f.lists[0], 70);
+	cr_assert_not(blocks_reserve(&f.pool, &f.lists[3], N_TABLE * KV_BLOCK));
+	cr_expect_eq(blocks_own(&f.pool, &f.lists[2], 70, &from, &to), BLOCKS_NONE);
+	check(&f);
+	pool_free(&f.pool);
+}
+
+Test(pool, what_a_window_leaves_behind)
+{
+	struct fixture f;
+	open_fixture(&f);
+	cr_assert(blocks_reserve(&f.pool, &f.lists[0], 5 * KV_BLOCK));
+	blocks_forget(&f.pool, &f.lists[0], KV_BLOCK - 1);
+	cr_expect_eq(f.lists[0].first, 0, "position %d is still seen", KV_BLOCK - 1);
+	blocks_forget(&f.pool, &f.lists[0], 2 * KV_BLOCK);
+	cr_expect_eq(f.lists[0].first, 2);
+	check(&f);
+	blocks_share(&f.pool, &f.lists[1], &f.lists[0], 4 * KV_BLOCK);
+	cr_expect_eq(f.lists[1].first, 2);
+	cr_expect_eq(f.lists[1].n, 4);
+	check(&f);
+	blocks_truncate(&f.pool, &f.lists[0], KV_BLOCK); /* behind what is held */
+	cr_expect_eq(f.lists[0].n - f.lists[0].first, 0);
+	check(&f);
+	blocks_truncate(&f.pool, &f.lists[0], 0);
+	cr_expect_eq(f.lists[0].first, 0);
+	cr_expect(blocks_reserve(&f.pool, &f.lists[0], 12 * KV_BLOCK));
+	check(&f);
+	pool_free(&f.pool);
+}
+
+/* Anything at all, in any order. */
+Test(pool, any_order)
+{
+	struct fixture f;
+	uint32_t x = 1, from, to;
+	open_fixture(&f);
+	for (int i = 0; i < 20000; i++) {
+		x = x * 1664525 + 1013904223;
+		struct block_list *l = &f.lists[x >> 30], *other = &f.lists[x >> 28 & 3];
+		uint32_t n = (x >> 8) % (10 * KV_BLOCK);
+		switch (x >> 20 & 7) {
+		case 0:
+		case 1:
+		case 2:
+			blocks_reserve(&f.pool, l, n);
+			break;
+		case 3:
+			blocks_truncate(&f.pool, l, n);
+			break;
+		case 4:
+			blocks_forget(&f.pool, l, n);
+			break;
+		case 5:
+			if (other != l && n <= other->n * KV_BLOCK)
+				blocks_share(&f.pool, l, other, n);
+			break;
+		case 6:
+			if (n / KV_BLOCK >= l->first && n / KV_BLOCK < l->n)
+				blocks_own(&f.pool, l, n, &from, &to);
+			break;
+		default:
+			blocks_truncate(&f.pool, l, 0);
+		}
+		check(&f);
+	}
+	pool_free(&f.pool);
+}
