@@ -164,7 +164,7 @@ void plan_matmul(
 	assert(!has(e.bias) || (e.bias->weight == WEIGHT_f32 && e.bias->n_cols == out.n));
 	assert(!e.residual.n || e.residual.n == out.n);
 	const bool decode = p->role == ROLE_DECODE;
-	const uint32_t columns = p->max_rows < MATVEC_COLUMNS ? p->max_rows : MATVEC_COLUMNS;
+	const uint32_t n_columns = p->max_rows < MATVEC_COLUMNS ? p->max_rows : MATVEC_COLUMNS;
 	for (uint32_t i = 0; i < w->n_chunks; i++) {
 		uint32_t first = i * w->rows_per_chunk, n = chunk_rows(w, i);
 		struct op op = {
@@ -172,8 +172,8 @@ void plan_matmul(
 			.weight = w->weight,
 			.n_outputs = n,
 			.rule = SIZE_ROWS,
-			.rows_per_group = decode ? columns : 0,
-			.constant = weights_constant(w) | (decode ? columns << COLUMNS_SHIFT : 0),
+			.rows_per_group = decode ? n_columns : 0,
+			.constant = weights_constant(w) | (decode ? n_columns << COLUMNS_SHIFT : 0),
 			.args.matmul =
 				{
 					.n_out = n,
@@ -503,6 +503,7 @@ void plan_expert_sum(struct plan *p, struct rows out, struct rows down, struct v
 
 void plan_sample(struct plan *p, struct rows logits, const struct tail *tail)
 {
+	assert(tail->n_top <= MAX_TOP);
 	plan_append(p,
 		(struct op){
 			.kernel = KERNEL_sample,

@@ -76,7 +76,7 @@ static enum lap_status write_rope_table(
 static enum lap_status fill_step(struct lap_session *s, struct lap_error *err)
 {
 	struct backend *b = s->m->backend;
-	const uint64_t n_history = (uint64_t)s->n_ctx + s->m->model->h.n_vocab;
+	const uint64_t n_history = HISTORY_WORDS((uint64_t)s->n_ctx, s->m->model->h.n_vocab);
 	s->tail.n_ctx = s->n_ctx;
 	s->sequence = b->ops->buffer_map(s->tail.sequences.buffer);
 	s->ring = b->ops->buffer_map(s->tail.ring.buffer);
@@ -419,7 +419,7 @@ enum lap_status session_write_history(struct lap_session *s, int32_t last, struc
 	s->history[s->n_past] = (uint32_t)last;
 	sampler_count(s->sequence, s->history, s->n_past + 1, s->history + s->n_ctx, n_vocab);
 	return b->ops->write(b, s->tail.history, s->history,
-		((uint64_t)s->n_ctx + n_vocab) * sizeof(uint32_t), err);
+		HISTORY_WORDS((uint64_t)s->n_ctx, n_vocab) * sizeof(uint32_t), err);
 }
 
 void lap_session_cancel(struct lap_session *s)

@@ -209,7 +209,7 @@ static enum lap_status visit_step(struct lap_session *s, const struct visit *v)
 		{&s->tail.sequences, sizeof(struct sequence), MEMORY_SHARED, "the sequence", false},
 		{&s->tail.ring, RING_ENTRIES * sizeof(struct ring_entry), MEMORY_SHARED, "the ring",
 			false},
-		{&s->tail.history, ((uint64_t)s->n_ctx + h->n_vocab) * sizeof(uint32_t),
+		{&s->tail.history, HISTORY_WORDS((uint64_t)s->n_ctx, h->n_vocab) * sizeof(uint32_t),
 			MEMORY_DEVICE, "the history", false},
 		{&s->prefill.step_view,
 			sizeof(struct step_header) + s->n_batch * sizeof(struct step_row),
