@@ -9,9 +9,8 @@ layout(std430, set = 0, binding = 4) readonly buffer step_buffer {
 	step_header step_head;
 	step_row step_rows[];
 };
-#define KV_READ
-#define KV_FIRST_BINDING 2
-#define TABLE_BINDING    5
+#define KV_READ       2
+#define TABLE_BINDING 5
 #include "kv.glsl"
 #define QUERIES 4 /* query heads at a time */
 #include "attention.glsl"

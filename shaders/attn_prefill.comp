@@ -10,9 +10,8 @@ layout(std430, set = 0, binding = 4) readonly buffer step_buffer {
 	step_row step_rows[];
 };
 layout(std430, set = 0, binding = 6) readonly buffer sink_buffer { float sinks[]; };
-#define KV_READ
-#define KV_FIRST_BINDING 2
-#define TABLE_BINDING    5
+#define KV_READ       2
+#define TABLE_BINDING 5
 #include "kv.glsl"
 #define QUERIES 8 /* rows of the step: rows/group in kernels.def */
 #include "attention.glsl"

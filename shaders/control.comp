@@ -27,6 +27,9 @@ void ring_append(uint seq, sample_result result)
 		ring_entry(result.token, result.log_prob, n_sampled + 1, result.error);
 	sequences[seq].n_sampled = n_sampled + 1;
 	sequences[seq].n_left = max(n_left, 1u) - 1;
+	uint n_forbid_left = sequences[seq].n_forbid_left;
+	if (n_forbid_left != 0 && n_forbid_left != 0xFFFFFFFFu)
+		sequences[seq].n_forbid_left = n_forbid_left - 1;
 	sequences[seq].error = result.error;
 }
 

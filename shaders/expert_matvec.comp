@@ -11,7 +11,12 @@ uint slot = gl_WorkGroupID.z, expert = routes[slot].expert;
 
 #include "matvec.glsl"
 
-void store(uint out_row, float sum)
+uint x_begin(uint column)
+{
+	return (args.x_per_slot != 0 ? slot : slot / args.n_used) * (args.stride_x / 4);
+}
+
+void store(uint out_row, uint column, float sum)
 {
 	if (args.has_bias != 0)
 		sum += bias[expert * args.n_out + out_row];
@@ -22,6 +27,5 @@ void main()
 {
 	if (expert < args.first_expert || expert - args.first_expert >= args.n_experts)
 		return;
-	uint x_row = args.x_per_slot != 0 ? slot : slot / args.n_used;
-	matvec((expert - args.first_expert) * args.n_out, x_row * (args.stride_x / 4));
+	matvec((expert - args.first_expert) * args.n_out, 1);
 }

@@ -3,8 +3,8 @@
  * src/kv.h describes the quantised types.  The type is a specialization constant: one branch of each
  * function is compiled.
  *
- * The includer defines KV_READ or KV_WRITE, KV_FIRST_BINDING (of k, v follows) and TABLE_BINDING,
- * and has `args` with n_head_kv and n_blocks. */
+ * The includer defines KV_READ, KV_WRITE or both as the binding of K to read and to write (V follows) and
+ * TABLE_BINDING, and has `args` with n_head_kv and n_blocks. */
 #define HEAD_DIM (SPEC & 0xFFFFu)
 #define K_TYPE   (SPEC >> ATTN_K_SHIFT & ATTN_TYPE_MASK)
 #define V_TYPE   (SPEC >> ATTN_V_SHIFT & ATTN_TYPE_MASK)
@@ -19,10 +19,10 @@ uint kv_element(uint seq, uint pos, uint head_kv)
 }
 
 #ifdef KV_READ
-layout(std430, set = 0, binding = KV_FIRST_BINDING) readonly buffer k_buffer { uint k_words[]; };
-layout(std430, set = 0, binding = KV_FIRST_BINDING) readonly buffer k_floats { vec2 k_f32[]; };
-layout(std430, set = 0, binding = KV_FIRST_BINDING + 1) readonly buffer v_buffer { uint v_words[]; };
-layout(std430, set = 0, binding = KV_FIRST_BINDING + 1) readonly buffer v_floats { vec2 v_f32[]; };
+layout(std430, set = 0, binding = KV_READ) readonly buffer k_buffer { uint k_words[]; };
+layout(std430, set = 0, binding = KV_READ) readonly buffer k_floats { vec2 k_f32[]; };
+layout(std430, set = 0, binding = KV_READ + 1) readonly buffer v_buffer { uint v_words[]; };
+layout(std430, set = 0, binding = KV_READ + 1) readonly buffer v_floats { vec2 v_f32[]; };
 
 #define UNIT_PAIRS (KV_UNIT / 2)
 
@@ -72,8 +72,8 @@ vec2 v_pair(uint pair)
 #endif
 
 #ifdef KV_WRITE
-layout(std430, set = 0, binding = KV_FIRST_BINDING) writeonly buffer k_buffer { uint k_words[]; };
-layout(std430, set = 0, binding = KV_FIRST_BINDING + 1) writeonly buffer v_buffer { uint v_words[]; };
+layout(std430, set = 0, binding = KV_WRITE) writeonly buffer k_out_buffer { uint k_out[]; };
+layout(std430, set = 0, binding = KV_WRITE + 1) writeonly buffer v_out_buffer { uint v_out[]; };
 
 shared float head[2][MAX_HEAD_DIM]; /* of K and of V, to be stored */
 
@@ -83,9 +83,9 @@ shared float head[2][MAX_HEAD_DIM]; /* of K and of V, to be stored */
 void kv_write(uint which, uint word, uint value)
 {
 	if (which == IS_K)
-		k_words[word] = value;
+		k_out[word] = value;
 	else
-		v_words[word] = value;
+		v_out[word] = value;
 }
 
 float unit_scale(uint which, uint type, uint first)
@@ -121,6 +121,16 @@ void unit_store(uint which, uint type, uint first, uint to)
 	}
 }
 
+/* Words of n elements in a cache of this type; n is even, and whole units where the type has any. */
+uint words_of(uint type, uint n)
+{
+	if (type == KV_F32)
+		return n;
+	if (type == KV_F16)
+		return n / 2;
+	return n / KV_UNIT * (type == KV_Q8_0 ? KV_Q8_0_WORDS : KV_Q4_0_WORDS);
+}
+
 /* The head, to the cache from element `at` on; `lane` is one of n_lanes that call this together. */
 void head_store(uint which, uint type, uint at, uint lane, uint n_lanes)
 {
@@ -133,7 +143,16 @@ void head_store(uint which, uint type, uint at, uint lane, uint n_lanes)
 				floats_to_half(vec2(head[which][2 * i], head[which][2 * i + 1])));
 	else
 		for (uint i = lane; i < HEAD_DIM / KV_UNIT; i += n_lanes)
-			unit_store(which, type, i * KV_UNIT, (at / KV_UNIT + i) *
-				(type == KV_Q8_0 ? KV_Q8_0_WORDS : KV_Q4_0_WORDS));
+			unit_store(which, type, i * KV_UNIT, words_of(type, at + i * KV_UNIT));
 }
+
+#ifdef KV_READ
+/* A head of V from element `from` to element `to`, as it is. */
+void v_copy(uint from, uint to, uint lane, uint n_lanes)
+{
+	uint from_word = words_of(V_TYPE, from), to_word = words_of(V_TYPE, to);
+	for (uint i = lane; i < words_of(V_TYPE, HEAD_DIM); i += n_lanes)
+		kv_write(IS_V, to_word + i, v_words[from_word + i]);
+}
+#endif
 #endif

@@ -1,4 +1,4 @@
-/* matvec: out[row] = epilogue(weights x[row]), see args.h, one row of the step per workgroup. */
+/* matvec: out[row] = epilogue(weights x[row]), see args.h, for up to COLUMNS rows of the step per workgroup. */
 layout(local_size_x = 64) in;
 layout(push_constant) uniform push { matmul_args args; };
 layout(std430, set = 0, binding = 0) writeonly buffer out_buffer { float result[]; };
@@ -6,11 +6,19 @@ layout(std430, set = 0, binding = 2) readonly buffer x_buffer { vec4 x[]; };
 layout(std430, set = 0, binding = 3) readonly buffer bias_buffer { float bias[]; };
 layout(std430, set = 0, binding = 4) readonly buffer residual_buffer { float residual[]; };
 
+#define COLUMNS   (SPEC >> COLUMNS_SHIFT & 15u)
+#define FIRST_ROW (gl_WorkGroupID.z * COLUMNS)
+
 #include "matvec.glsl"
 
-void store(uint out_row, float sum)
+uint x_begin(uint column)
 {
-	uint row = gl_WorkGroupID.z;
+	return (FIRST_ROW + column) * (args.stride_x / 4);
+}
+
+void store(uint out_row, uint column, float sum)
+{
+	uint row = FIRST_ROW + column;
 	if (args.has_bias != 0)
 		sum += bias[out_row];
 	sum *= args.scale;
@@ -21,6 +29,6 @@ void store(uint out_row, float sum)
 
 void main()
 {
-	if (gl_WorkGroupID.z < args.n_rows)
-		matvec(0, gl_WorkGroupID.z * (args.stride_x / 4));
+	if (FIRST_ROW < args.n_rows)
+		matvec(0, min(args.n_rows - FIRST_ROW, COLUMNS));
 }

@@ -1,14 +1,22 @@
-/* Products of many rows of weights with one row of x: the body of matvec and expert_matvec.
+/* Products of many rows of weights with one row of x or a few: the body of matvec and expert_matvec.
  *
  * A team of lanes takes 4 rows of weights at a time, so that a unit of x is loaded once for all 4; its
  * lanes stride over the units of a row and add up at the end.  With LP_SUBGROUP a team is a subgroup
  * and no barrier is needed; without, a quarter of the workgroup that sums in shared memory.
  *
- * The includer declares args (n_out, n_in, row_bytes) and x (vec4s), and defines store. */
+ * With COLUMNS, rows of x of a workgroup, above 1 the weights are decoded once for all of them.  Then the
+ * running sums lie in shared memory, a lane's own, so that the loop over the rows of x stays a loop (see
+ * matmul.glsl).  Whatever their number, an element is summed by the same operations in the same order.
+ *
+ * The includer declares args (n_out, n_in, row_bytes), x (vec4s) and, where there may be several rows of
+ * x, COLUMNS, and defines x_begin and store. */
 #define ROWS      4 /* of a team */
 #define TEAM_SIZE 16 /* without subgroups */
 
-void store(uint out_row, float sum);
+/* Where row `column` of this workgroup begins in x, in vec4s. */
+uint x_begin(uint column);
+
+void store(uint out_row, uint column, float sum);
 
 #ifdef LP_SUBGROUP
 /* Lanes are counted, for a driver may leave some of gl_SubgroupSize empty. */
@@ -65,18 +73,67 @@ vec4 partial_sums(uint first_row, uint first, uint x_at)
 	return sums;
 }
 
-/* This workgroup's outputs of the matrix whose rows begin at first_row of the weights; x_at: of the
- * row of x, in vec4s. */
-void matvec(uint first_row, uint x_at)
+#ifdef COLUMNS
+#define COLUMNS_FEW 1
+shared vec4 column_sums[MATVEC_COLUMNS][64];
+
+/* The same for n_columns rows of x, to column_sums; the weights of a unit are decoded once. */
+void partial_columns(uint first_row, uint first, uint n_columns)
+{
+	uint n_units = (args.n_in + UNIT - 1) / UNIT, at = gl_LocalInvocationIndex;
+	for (uint c = 0; c < n_columns; c++)
+		column_sums[c][at] = vec4(0);
+	for (uint unit = lane; unit < n_units; unit += n_lanes) {
+		vec4 w[ROWS][8];
+		for (uint r = 0; r < ROWS; r++) {
+			uint row = first_row + min(first + r, args.n_out - 1);
+			weight_decode(row * args.row_bytes, unit, w[r]);
+#ifdef WEIGHT_HAS_TAIL
+			unit_mask(w[r], unit, args.n_in);
+#endif
+		}
+		for (uint c = 0; c < n_columns; c++) {
+			uint x_at = x_begin(c) + unit * 8;
+			vec4 sum = vec4(0);
+			for (uint k = 0; k < 8; k++) {
+				vec4 xs = x[x_at + k];
+				for (uint r = 0; r < ROWS; r++)
+					sum[r] += dot(w[r][k], xs);
+			}
+			column_sums[c][at] += sum;
+		}
+	}
+}
+#else
+#define COLUMNS 1
+#define COLUMNS_FEW 0
+#endif
+
+/* Takes one row of x's sums of this team's outputs. */
+void team_store(uint first, uint end, uint column, vec4 sums)
+{
+	sums = team_sum(sums);
+	if (lane < ROWS && first + lane < end)
+		store(first + lane, column, sums[lane]);
+}
+
+/* This workgroup's outputs, for n_columns <= COLUMNS rows of x, of the matrix whose rows begin at first_row
+ * of the weights. */
+void matvec(uint first_row, uint n_columns)
 {
 	uint first = flat_group() * OUTPUTS_PER_GROUP;
 	uint end = min(first + OUTPUTS_PER_GROUP, args.n_out);
 	/* The passes are the same for all teams: there may be barriers in them. */
 	for (uint pass = first; pass < end; pass += ROWS * n_teams) {
 		uint out_row = pass + ROWS * team;
-		vec4 sums = team_sum(partial_sums(first_row, out_row, x_at));
-		out_row += lane;
-		if (lane < ROWS && out_row < end)
-			store(out_row, sums[lane]);
+		if (COLUMNS == 1) {
+			team_store(out_row, end, 0, partial_sums(first_row, out_row, x_begin(0)));
+			continue;
+		}
+#if COLUMNS_FEW
+		partial_columns(first_row, out_row, n_columns);
+		for (uint c = 0; c < n_columns; c++)
+			team_store(out_row, end, c, column_sums[c][gl_LocalInvocationIndex]);
+#endif
 	}
 }

@@ -10,11 +10,11 @@ layout(std430, set = 0, binding = 0) writeonly buffer tiles_buffer { uint tiles[
 layout(std430, set = 0, binding = 1) readonly buffer routes_buffer { expert_route routes[]; };
 layout(std430, set = 0, binding = 2) readonly buffer step_buffer { step_header step_head; };
 
-#define PER_LANE   (MAX_EXPERTS / LANES)
-#define MASK_WORDS (LANES / 32)
+#define PER_LANE        (MAX_EXPERTS / LANES)
+#define TILE_MASK_WORDS (LANES / 32)
 
 shared uint next[MAX_EXPERTS]; /* the count, then where the expert's next slot goes */
-shared uint masks[MAX_EXPERTS * MASK_WORDS];
+shared uint masks[MAX_EXPERTS * TILE_MASK_WORDS];
 shared uvec2 scan[LANES]; /* tiles, slots */
 
 /* The sum over the lanes before this one; `total`: over all. */
@@ -68,11 +68,11 @@ void deal(uint n_slots)
 		bool there = slot < n_slots;
 		uint expert = there ? routes[slot].expert : 0;
 		if (there)
-			atomicOr(masks[expert * MASK_WORDS + word], bit);
+			atomicOr(masks[expert * TILE_MASK_WORDS + word], bit);
 		barrier();
 		uint n_before = 0, n = 0;
-		for (uint i = 0; i < MASK_WORDS; i++) {
-			uint mask = masks[expert * MASK_WORDS + i];
+		for (uint i = 0; i < TILE_MASK_WORDS; i++) {
+			uint mask = masks[expert * TILE_MASK_WORDS + i];
 			n += uint(bitCount(mask));
 			n_before += uint(bitCount(i < word ? mask : i == word ? mask & bit - 1 : 0));
 		}
@@ -81,8 +81,8 @@ void deal(uint n_slots)
 		barrier();
 		if (there && n_before == 0) {
 			next[expert] += n;
-			for (uint i = 0; i < MASK_WORDS; i++)
-				masks[expert * MASK_WORDS + i] = 0;
+			for (uint i = 0; i < TILE_MASK_WORDS; i++)
+				masks[expert * TILE_MASK_WORDS + i] = 0;
 		}
 		barrier();
 	}
@@ -93,7 +93,7 @@ void main()
 	uint lane = gl_LocalInvocationID.x, n_slots = step_head.n_rows * args.n_used;
 	if (flat_group() != 0)
 		return;
-	for (uint i = lane; i < MAX_EXPERTS * MASK_WORDS; i += LANES)
+	for (uint i = lane; i < MAX_EXPERTS * TILE_MASK_WORDS; i += LANES)
 		masks[i] = 0;
 	for (uint i = lane; i < MAX_EXPERTS; i += LANES)
 		next[i] = 0;

@@ -10,9 +10,8 @@ layout(std430, set = 0, binding = 5) readonly buffer step_buffer {
 	step_header step_head;
 	step_row step_rows[];
 };
-#define KV_WRITE
-#define KV_FIRST_BINDING 1
-#define TABLE_BINDING    6
+#define KV_WRITE      1
+#define TABLE_BINDING 6
 #include "kv.glsl"
 
 /* Element i, after rotation, of the head that begins at `at`. */

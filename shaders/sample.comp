@@ -6,28 +6,33 @@
  *
  * Nothing is sorted.  A truncation is a threshold on the ordered key of the logit, found eight bits
  * at a time from histograms; the draw is the same search over ids.  Once few enough candidates are
- * left they move to shared memory, and the passes that follow no longer read the vocabulary. */
+ * left they move to shared memory, and the passes that follow no longer read the vocabulary.  The best
+ * tokens, where a sequence wants them, are found by the same searches in the whole vocabulary again. */
 #define LANES_SAMPLE 128
 #define MAX_LISTED   1024 /* candidates in shared memory, 8 bytes each */
+#define SPECIAL_WORDS 32
 layout(local_size_x = LANES_SAMPLE) in;
 layout(push_constant) uniform push { sample_args args; };
 layout(std430, set = 0, binding = 0) writeonly buffer result_buffer { sample_result results[]; };
 layout(std430, set = 0, binding = 1) buffer scratch_buffer { uvec4 penalised[]; };
-layout(std430, set = 0, binding = 2) readonly buffer logit_buffer { uvec4 logits[]; };
-layout(std430, set = 0, binding = 3) readonly buffer sequence_buffer { sequence sequences[]; };
-layout(std430, set = 0, binding = 4) readonly buffer step_buffer {
+layout(std430, set = 0, binding = 2) writeonly buffer top_buffer { top_token tops[]; };
+layout(std430, set = 0, binding = 3) readonly buffer logit_buffer { uvec4 logits[]; };
+layout(std430, set = 0, binding = 4) readonly buffer sequence_buffer { sequence sequences[]; };
+layout(std430, set = 0, binding = 5) readonly buffer step_buffer {
 	step_header step_head;
 	step_row step_rows[];
 };
-layout(std430, set = 0, binding = 5) readonly buffer history_buffer { uint history[]; };
+layout(std430, set = 0, binding = 6) readonly buffer history_buffer { uint history[]; };
 
 #define SIGN_BIT      0x80000000u
 #define INFINITY_BITS 0x7F800000u /* also the mask of the exponent */
 #define FORBIDDEN     0xFF800000u /* -infinity */
+#define NO_TOKEN      0xFFFFFFFFu
 
 #define SELECT_COUNT 0 /* see enum select in src/sampler.c */
 #define SELECT_MASS  1
 #define SELECT_TOKEN 2
+#define SELECT_TIE   3 /* lowest id first; tokens whose key is the threshold count 1 */
 
 /* uint64: x the low word, y the high one. */
 #define u64 uvec2
@@ -35,6 +40,9 @@ layout(std430, set = 0, binding = 5) readonly buffer history_buffer { uint histo
 shared uint sum_low[256], sum_high[256]; /* amounts by digit; [0] also serves plain sums */
 shared uint listed_id[MAX_LISTED], listed_logit[MAX_LISTED];
 shared uint n_listed;
+shared uint special[SPECIAL_WORDS]; /* a bit is set where a token with this id % bits has a bias or ban */
+shared uint top_id[MAX_TOP], top_logit[MAX_TOP];
+shared uint n_top_found;
 shared uint any_error, best_key, best_id;
 shared uint chosen_digit;
 shared u64 chosen_above;
@@ -47,8 +55,10 @@ bool listed;
 uint threshold;   /* a token stays when its key is at least this ... */
 bool use_min_p;   /* ... and its distance at least log_min_p */
 float log_min_p;
-float inv_temperature;
+float inv_cut_temperature; /* of log_min_p */
+float inv_temperature; /* of masses: that of the cuts while they are made */
 uint best_logit;
+bool any_special, use_mask;
 
 u64 add64(u64 a, u64 b)
 {
@@ -104,11 +114,79 @@ uint penalise(uint bits, uint token, uint seq)
 	return tidy(logit);
 }
 
-/* Distance below the largest logit, over temperature; not for forbidden tokens. */
-float distance_of(uint bits)
+bool is_no_logit(uint bits)
+{
+	return (bits & ~SIGN_BIT) > INFINITY_BITS || bits == INFINITY_BITS;
+}
+
+bool is_banned(uint token, uint seq)
+{
+	uint n = sequences[seq].n_forbid_left != 0 ? sequences[seq].n_forbidden : 0;
+	for (uint i = 0; i < n; i++)
+		if (sequences[seq].forbidden[i] == token)
+			return true;
+	return false;
+}
+
+uint biased(uint bits, uint token, uint seq)
+{
+	uint n = bits == FORBIDDEN ? 0 : sequences[seq].n_bias;
+	for (uint i = 0; i < n; i++) {
+		if (sequences[seq].bias_token[i] != token)
+			continue;
+		uint bias = floatBitsToUint(sequences[seq].bias_value[i]);
+		if (bias == FORBIDDEN)
+			return FORBIDDEN;
+		precise float sum = uintBitsToFloat(bits) + uintBitsToFloat(bias);
+		return tidy(sum);
+	}
+	return bits;
+}
+
+/* The logit with penalties, bias and bans; `error` is set where there is none. */
+uint adjusted(uint bits, uint token, uint seq, inout bool error)
+{
+	bits = penalise(bits, token, seq);
+	error = error || is_no_logit(bits);
+	if (any_special && (special[token / 32 % SPECIAL_WORDS] >> token % 32 & 1u) != 0) {
+		bits = biased(bits, token, seq);
+		error = error || is_no_logit(bits);
+		if (is_banned(token, seq))
+			return FORBIDDEN;
+	}
+	if (use_mask) {
+		uint mask = seq * args.history_stride + args.n_ctx + args.n_vocab;
+		if ((history[mask + token / 32] >> token % 32 & 1u) == 0)
+			return FORBIDDEN;
+	}
+	return bits;
+}
+
+/* Notes which tokens have a bias or a ban; `any_special` where there are any. */
+void special_set(uint seq)
+{
+	uint n_bias = sequences[seq].n_bias;
+	uint n_banned = sequences[seq].n_forbid_left != 0 ? sequences[seq].n_forbidden : 0;
+	any_special = n_bias + n_banned != 0;
+	use_mask = sequences[seq].use_mask != 0;
+	if (!any_special)
+		return;
+	for (uint i = lane; i < SPECIAL_WORDS; i += LANES_SAMPLE)
+		special[i] = 0;
+	barrier();
+	for (uint i = lane; i < n_bias + n_banned; i += LANES_SAMPLE) {
+		uint token = i < n_bias ? sequences[seq].bias_token[i]
+					: sequences[seq].forbidden[i - n_bias];
+		atomicOr(special[token / 32 % SPECIAL_WORDS], 1u << token % 32);
+	}
+	barrier();
+}
+
+/* Distance below the largest logit, over a temperature; not for forbidden tokens. */
+float distance_of(uint bits, float inverse)
 {
 	precise float below = uintBitsToFloat(bits) - uintBitsToFloat(best_logit);
-	precise float scaled = uintBitsToFloat(tidy(below)) * inv_temperature;
+	precise float scaled = uintBitsToFloat(tidy(below)) * inverse;
 	return uintBitsToFloat(tidy(scaled));
 }
 
@@ -117,7 +195,7 @@ uint mass_of(uint bits)
 {
 	if (bits == FORBIDDEN)
 		return 0;
-	precise float scaled = distance_of(bits) * 1.44269504;
+	precise float scaled = distance_of(bits, inv_temperature) * 1.44269504;
 	float x = uintBitsToFloat(tidy(scaled));
 	if (!(x >= -31.0))
 		return 0;
@@ -145,7 +223,8 @@ bool keeps(uint bits)
 {
 	if (ordered_key(bits) < threshold)
 		return false;
-	return !use_min_p || (bits != FORBIDDEN && distance_of(bits) >= log_min_p);
+	return !use_min_p ||
+		(bits != FORBIDDEN && distance_of(bits, inv_cut_temperature) >= log_min_p);
 }
 
 /* ---- passes over the candidates ---- */
@@ -167,8 +246,15 @@ void load_quad(uint quad, out uvec4 id, out uvec4 bits)
 
 uint select_amount(uint what, uint id, uint bits, out uint key)
 {
-	key = what == SELECT_TOKEN ? ~id : ordered_key(bits);
+	key = ordered_key(bits);
+	if (what == SELECT_TIE) {
+		bool tie = key == threshold;
+		key = ~id;
+		return tie ? 1 : 0;
+	}
 	bool counts = what == SELECT_TOKEN ? keeps(bits) : key >= threshold;
+	if (what == SELECT_TOKEN)
+		key = ~id;
 	if (!counts)
 		return 0;
 	return what == SELECT_COUNT ? 1 : mass_of(bits);
@@ -263,7 +349,7 @@ uint select_key(uint what, u64 goal)
 	uint found = 0;
 	u64 above = u64(0);
 	for (int shift = 24; shift >= 0; shift -= 8) {
-		if (what == SELECT_TOKEN && args.n_vocab - 1 >> shift == 0) { /* no id has this digit */
+		if (what >= SELECT_TOKEN && args.n_vocab - 1 >> shift == 0) { /* no id has this digit */
 			found |= 255u << shift;
 			continue;
 		}
@@ -291,7 +377,7 @@ uint select_key(uint what, u64 goal)
 		choose_digit(above, goal);
 		above = chosen_above;
 		found |= chosen_digit << shift;
-		if (shift == 16 && what != SELECT_TOKEN)
+		if (shift == 16 && what < SELECT_TOKEN)
 			list_candidates(max(found, threshold));
 	}
 	return found;
@@ -329,7 +415,7 @@ uvec2 philox(uint counter, uvec2 key)
 	return c.xy;
 }
 
-/* Penalised logits to scratch; the largest, lowest id first; whether all of them are numbers. */
+/* Adjusted logits to scratch; the largest, lowest id first; whether all of them are numbers. */
 void find_best(uint row, uint seq)
 {
 	if (lane == 0) {
@@ -343,10 +429,8 @@ void find_best(uint row, uint seq)
 	for (uint quad = lane; quad * 4 < args.n_vocab; quad += LANES_SAMPLE) {
 		uvec4 bits = logits[row_base + quad];
 		for (uint c = 0; c < 4 && quad * 4 + c < args.n_vocab; c++) {
-			uint id = quad * 4 + c, logit = penalise(bits[c], id, seq);
+			uint id = quad * 4 + c, logit = adjusted(bits[c], id, seq, my_error);
 			bits[c] = logit;
-			my_error = my_error || (logit & ~SIGN_BIT) > INFINITY_BITS ||
-				logit == INFINITY_BITS;
 			uint key = ordered_key(logit);
 			if (key > my_key) {
 				my_key = key;
@@ -364,26 +448,91 @@ void find_best(uint row, uint seq)
 	barrier();
 }
 
+/* ---- the best tokens ---- */
+
+/* Takes the tokens above the threshold, or those at it whose ~id is at least `least`. */
+void top_take(bool ties, uint least)
+{
+	for (uint quad = lane; quad * 4 < n_items; quad += LANES_SAMPLE) {
+		uvec4 id, bits;
+		load_quad(quad, id, bits);
+		for (uint c = 0; c < 4 && quad * 4 + c < n_items; c++) {
+			uint key = ordered_key(bits[c]);
+			if (ties ? key != threshold || ~id[c] < least : key <= threshold)
+				continue;
+			uint at = atomicAdd(n_top_found, 1);
+			top_id[at] = id[c];
+			top_logit[at] = bits[c];
+		}
+	}
+	barrier();
+}
+
+/* The n best tokens, in any order: all above a threshold, then the lowest ids at it. */
+void find_top(uint n)
+{
+	listed = false;
+	n_items = args.n_vocab;
+	threshold = 0;
+	threshold = max(select_key(SELECT_COUNT, u64(n, 0)), ordered_key(FORBIDDEN));
+	if (lane == 0)
+		n_top_found = 0;
+	barrier();
+	top_take(false, 0);
+	uint n_above = n_top_found;
+	if (threshold != ordered_key(FORBIDDEN))
+		top_take(true, select_key(SELECT_TIE, u64(n - n_above, 0)));
+}
+
+/* Where the ring's entry of this step will be. */
+uint top_begin(uint seq)
+{
+	return (seq * RING_ENTRIES + sequences[seq].n_sampled % RING_ENTRIES) * args.n_top;
+}
+
+void store_top(uint seq, float log_total)
+{
+	uint n = n_top_found, to = top_begin(seq);
+	for (uint i = lane; i < args.n_top; i += LANES_SAMPLE) {
+		if (i >= n) {
+			tops[to + i] = top_token(NO_TOKEN, 0.0);
+			continue;
+		}
+		uint key = ordered_key(top_logit[i]), rank = 0;
+		for (uint j = 0; j < n; j++) {
+			uint other = ordered_key(top_logit[j]);
+			if (other > key || (other == key && top_id[j] < top_id[i]))
+				rank++;
+		}
+		tops[to + rank] = top_token(
+			top_id[i], distance_of(top_logit[i], inv_temperature) - log_total);
+	}
+}
+
 void main()
 {
 	uint row = gl_WorkGroupID.z;
 	if (flat_group() != 0 || row >= step_head.n_rows || step_head.done != 0)
 		return;
-	uint seq = step_rows[row].seq;
+	uint seq = step_rows[row].seq, n_top = min(sequences[seq].n_top, args.n_top);
 	lane = gl_LocalInvocationID.x;
 	row_base = row * args.stride / 4;
 	n_items = args.n_vocab;
 	listed = false;
 	threshold = 0;
 	inv_temperature = sequences[seq].inv_temperature;
+	inv_cut_temperature = sequences[seq].inv_cut_temperature;
 	use_min_p = sequences[seq].use_min_p != 0;
 	log_min_p = sequences[seq].log_min_p;
 
+	special_set(seq);
 	find_best(row, seq);
 	uint token = best_id;
 	if (any_error != 0 || best_key == ordered_key(FORBIDDEN)) {
 		if (lane == 0)
 			results[row] = sample_result(0, 0.0, 1, 0);
+		for (uint i = lane; n_top != 0 && i < args.n_top; i += LANES_SAMPLE)
+			tops[top_begin(seq) + i] = top_token(NO_TOKEN, 0.0);
 		return;
 	}
 	best_logit = (best_key & SIGN_BIT) != 0 ? best_key ^ SIGN_BIT : ~best_key;
@@ -391,22 +540,34 @@ void main()
 	u64 mass_all = sum_mass(SELECT_MASS);
 	if (sequences[seq].greedy == 0) {
 		uint top_k = sequences[seq].top_k, top_p = sequences[seq].top_p;
+		bool temperature_last = inv_cut_temperature != inv_temperature;
+		inv_temperature = inv_cut_temperature;
 		if (top_k != 0)
 			threshold = select_key(SELECT_COUNT, u64(top_k, 0));
 		if (top_p != 0) {
-			u64 mass = top_k != 0 ? sum_mass(SELECT_MASS) : mass_all;
+			u64 mass = mass_all;
+			if (top_k != 0 || temperature_last)
+				mass = sum_mass(SELECT_MASS);
 			threshold = select_key(SELECT_MASS, mass_share(mass, top_p));
 		}
+		inv_temperature = sequences[seq].inv_temperature;
 		u64 kept = sum_mass(SELECT_TOKEN);
-		uvec2 random = philox(step_rows[row].pos,
+		uvec2 random = philox(step_rows[row].pos + sequences[seq].draw_offset,
 			uvec2(sequences[seq].seed_lo, sequences[seq].seed_hi));
 		u64 target = scale_random(random.x, random.y, kept);
 		token = ~select_key(SELECT_TOKEN, add64(target, u64(1, 0)));
 	}
+	float total = float(mass_all.y) * 4294967296.0 + float(mass_all.x);
+	float log_total = log(total / 2147483648.0);
 	if (lane == 0) {
-		float total = float(mass_all.y) * 4294967296.0 + float(mass_all.x);
 		/* Another lane may have written it to `penalised`. */
-		float distance = distance_of(penalise(logits[row_base + token / 4][token % 4], token, seq));
-		results[row] = sample_result(token, distance - log(total / 2147483648.0), 0, 0);
+		bool error = false;
+		uint logit = adjusted(logits[row_base + token / 4][token % 4], token, seq, error);
+		results[row] = sample_result(
+			token, distance_of(logit, inv_temperature) - log_total, 0, 0);
+	}
+	if (n_top != 0) {
+		find_top(n_top);
+		store_top(seq, log_total);
 	}
 }

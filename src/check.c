@@ -317,9 +317,41 @@ static const struct check_case cases[] = {
 	{KERNEL_expert_sum, 5, .n_out = 64, .n_expert = 512, .n_used = 32,
 		.flags = SMALL | SHARED | SHARED_GATE},
 
+	{KERNEL_kv_copy, 1, .n_head = 1, .n_head_kv = 1, .head_dim = 2, .k = KV_F32, .v = KV_F32,
+		.flags = SMALL},
+	{KERNEL_kv_copy, 3, .n_head = 3, .n_head_kv = 3, .head_dim = 64, .k = KV_F16, .v = KV_Q8_0,
+		.flags = SMALL},
+	{KERNEL_kv_copy, 5, .n_head = 5, .n_head_kv = 5, .head_dim = 80, .k = KV_F16, .v = KV_F32,
+		.window = 40},
+	{KERNEL_kv_copy, 2, .n_head = 7, .n_head_kv = 7, .head_dim = 128, .k = KV_Q4_0,
+		.v = KV_Q4_0, .flags = SMALL},
+	{KERNEL_kv_copy, 33, .n_head = 1, .n_head_kv = 1, .head_dim = 256, .k = KV_Q8_0,
+		.v = KV_F16, .window = 7},
+
+	{KERNEL_kv_shift, 1, .n_head = 1, .n_head_kv = 1, .head_dim = 2, .n_rot = 2, .k = KV_F32,
+		.v = KV_F32, .flags = SMALL},
+	{KERNEL_kv_shift, 5, .n_head = 3, .n_head_kv = 3, .head_dim = 64, .n_rot = 64, .pos = 29,
+		.k = KV_F16, .v = KV_Q4_0, .flags = SMALL | NEOX},
+	{KERNEL_kv_shift, 33, .n_head = 1, .n_head_kv = 1, .head_dim = 80, .n_rot = 20, .pos = 1,
+		.k = KV_F32, .v = KV_F16, .flags = NEOX},
+	{KERNEL_kv_shift, 7, .n_head = 5, .n_head_kv = 5, .head_dim = 80, .n_rot = 80, .pos = 31,
+		.k = KV_F16, .v = KV_F16},
+	{KERNEL_kv_shift, 4, .n_head = 7, .n_head_kv = 7, .head_dim = 128, .n_rot = 128, .pos = 125,
+		.k = KV_F32, .v = KV_Q8_0, .flags = SMALL},
+	{KERNEL_kv_shift, 9, .n_head = 2, .n_head_kv = 2, .head_dim = 256, .n_rot = 64, .pos = 0,
+		.k = KV_F16, .v = KV_F32, .flags = NEOX},
+	{KERNEL_kv_shift, 3, .n_head = 3, .n_head_kv = 3, .head_dim = 64, .n_rot = 64, .pos = 60,
+		.k = KV_Q8_0, .v = KV_Q8_0, .flags = SMALL},
+	{KERNEL_kv_shift, 8, .n_head = 1, .n_head_kv = 1, .head_dim = 128, .n_rot = 32, .pos = 3,
+		.k = KV_Q4_0, .v = KV_F32, .flags = NEOX},
+	{KERNEL_kv_shift, 2, .n_head = 5, .n_head_kv = 5, .head_dim = 256, .n_rot = 256, .pos = 63,
+		.k = KV_Q8_0, .v = KV_F16, .flags = SMALL | NEOX},
+	{KERNEL_kv_shift, 5, .n_head = 3, .n_head_kv = 3, .head_dim = 32, .n_rot = 0, .pos = 9,
+		.k = KV_F16, .v = KV_F16},
+
 	{KERNEL_sample, 1, .n_out = 1, .flags = SMALL},
 	{KERNEL_sample, 6, .n_out = 101, .pos = 7, .flags = SMALL},
-	{KERNEL_sample, 6, .n_out = 1000, .pos = 20},
+	{KERNEL_sample, 40, .n_out = 1000, .pos = 20},
 	{KERNEL_sample, 3, .n_out = 32003, .pos = 3},
 
 	{KERNEL_control, 1, .n_out = 100, .pos = 3, .flags = SMALL},
@@ -368,7 +400,8 @@ static const char *const kv_names[] = {
 static bool has_cache(const struct check_case *c)
 {
 	return c->kernel == KERNEL_rope_kv || c->kernel == KERNEL_attn_decode ||
-		c->kernel == KERNEL_attn_prefill;
+		c->kernel == KERNEL_attn_prefill || c->kernel == KERNEL_kv_copy ||
+		c->kernel == KERNEL_kv_shift;
 }
 
 void check_case_name(uint32_t i, char *name, size_t n_bytes)
@@ -396,7 +429,7 @@ void check_case_name(uint32_t i, char *name, size_t n_bytes)
 		text_printf(&t, " %u", c->n_out);
 	if (c->n_head)
 		text_printf(&t, " %u/%u x %u", c->n_head, c->n_head_kv, c->head_dim);
-	if (c->kernel == KERNEL_rope_kv)
+	if (c->kernel == KERNEL_rope_kv || c->kernel == KERNEL_kv_shift)
 		text_printf(&t, " rot %u", c->n_rot);
 	if (has_cache(c))
 		text_printf(&t, " %s/%s", kv_names[c->k], kv_names[c->v]);
@@ -507,30 +540,6 @@ static void build_matmul(struct side *s, const struct step_row *rows)
 			});
 }
 
-/* A cache for sequences of n_blocks blocks; blocks are dealt in a scattered order. */
-static struct kv_shape input_table(struct side *s, uint32_t n_seq, uint32_t n_blocks)
-{
-	struct kv_shape shape = {
-		.n_head = s->c->n_head,
-		.n_head_kv = s->c->n_head_kv,
-		.head_dim = s->c->head_dim,
-		.n_blocks = n_blocks,
-		.n_ctx = n_blocks * KV_BLOCK,
-	};
-	uint32_t n = n_seq * n_blocks;
-	struct operand *o = operand_create(s, n * sizeof(uint32_t), 0xFF);
-	if (!o)
-		return shape;
-	uint32_t *table = (uint32_t *)(void *)(o->bytes + GUARD);
-	for (uint32_t i = 0; i < n; i++) {
-		uint32_t other = side_random_u32(s) % (i + 1); /* Fisher and Yates, inside out */
-		table[i] = table[other];
-		table[other] = i;
-	}
-	shape.table = operand_upload(s, o, MEMORY_DEVICE);
-	return shape;
-}
-
 /* K or V: random where a row of the step will look, NaN everywhere else. */
 static struct view input_cache(struct side *s, const struct kv_shape *shape,
 	const uint8_t *table_bytes, const struct step_row *rows, uint32_t n_seq, enum kv_type type,
@@ -574,15 +583,6 @@ static uint32_t n_positions(const struct step_row *rows, uint32_t n_rows)
 	return n;
 }
 
-static enum form cache_form(enum kv_type type)
-{
-	static const enum form forms[] = {[KV_F16] = FORM_F16,
-		[KV_F32] = FORM_F32,
-		[KV_Q8_0] = FORM_Q8_0,
-		[KV_Q4_0] = FORM_Q4_0};
-	return forms[type];
-}
-
 static void build_rope_kv(struct side *s, const struct step_row *rows)
 {
 	const struct check_case *c = s->c;
@@ -598,18 +598,8 @@ static void build_rope_kv(struct side *s, const struct step_row *rows)
 	kv.v = side_output(s, kv_bytes(c->v, n), cache_form(c->v),
 		c->v <= KV_F32 ? LIMIT_EXACT : CHECK_LIMIT_QUANTISED);
 	struct rows qkv = input_rows(s, v_at + n_k, 4);
-	struct operand *o =
-		operand_create(s, (uint64_t)n_kv * (c->n_rot ? c->n_rot : 1) * sizeof(float), 0xFF);
+	struct view table = input_turns(s, n_kv, 1);
 	input_step(s, rows, n_kv);
-	if (s->status)
-		return;
-	float *turns = (float *)(void *)(o->bytes + GUARD);
-	for (uint32_t i = 0; i < n_kv * c->n_rot; i += 2) {
-		double angle = (double)side_random_float(s, 4);
-		turns[i] = (float)cos(angle);
-		turns[i + 1] = (float)sin(angle);
-	}
-	struct view table = operand_upload(s, o, MEMORY_DEVICE);
 	if (!s->status)
 		plan_rope_kv(&s->plan, q, &kv, &shape, qkv, k_at, v_at,
 			&(struct rope){
@@ -718,6 +708,26 @@ static void build_attn_reduce(struct side *s, const struct step_row *rows)
 	}
 }
 
+#define TAIL_TOP 5 /* best tokens that a case of sample has room for */
+
+/* Every second sequence lists its best tokens; other numbers make biases, bans, masks, and cuts before
+ * the temperature. */
+static void add_wishes(struct side *s, uint32_t i, struct sequence *q)
+{
+	uint32_t n_vocab = s->c->n_out;
+	q->n_top = i % 2 ? 1 + i % (2 * TAIL_TOP) : 0;
+	for (uint32_t b = 0; b < i % 3 * 7 && !s->status; b++)
+		s->status = sampler_bias(q, side_random_u32(s) % n_vocab,
+			b % 3 ? side_random_float(s, 9) : -INFINITY, n_vocab, s->err);
+	q->n_forbidden = i % 4 * 3;
+	for (uint32_t b = 0; b < q->n_forbidden; b++)
+		q->forbidden[b] = side_random_u32(s) % n_vocab;
+	q->n_forbid_left = i % 3 ? i % 4 : UINT32_MAX;
+	q->use_mask = i % 5 > 2;
+	if (i % 7 > 2)
+		q->inv_cut_temperature = 1;
+}
+
 /* Sequences of all kinds: greedy, plain, and each of the truncations and penalties. */
 static void make_sequences(struct side *s, struct sequence *sequences, uint32_t n_ctx)
 {
@@ -747,21 +757,27 @@ static void make_sequences(struct side *s, struct sequence *sequences, uint32_t 
 		q->stop[0] = side_random_u32(s) % s->c->n_out;
 		if (!s->status)
 			s->status = sampler_set(q, &sampling, s->c->n_out, n_ctx, s->err);
+		if (i > 0 && !s->status)
+			add_wishes(s, i, q);
 	}
 }
 
 #define TAIL_CONTEXT 32 /* positions of a sequence in cases of sample and control */
 
-/* A prompt up to each row's position, and the counts of its window. */
+/* A prompt up to each row's position, the counts of its window, a mask that lets most tokens through. */
 static void make_history(struct side *s, const struct sequence *sequences,
 	const struct step_row *rows, uint32_t *words)
 {
-	for (uint32_t i = 0; i < s->c->n_rows; i++, words += TAIL_CONTEXT + s->c->n_out) {
-		memset(words, 0, (TAIL_CONTEXT + (uint64_t)s->c->n_out) * sizeof *words);
+	const uint64_t n_words = HISTORY_WORDS((uint64_t)TAIL_CONTEXT, s->c->n_out);
+	for (uint32_t i = 0; i < s->c->n_rows; i++, words += n_words) {
+		memset(words, 0, n_words * sizeof *words);
 		for (uint32_t pos = 0; pos <= rows[i].pos; pos++)
 			words[pos] = side_random_u32(s) % s->c->n_out;
 		sampler_count(
 			&sequences[i], words, rows[i].pos + 1, words + TAIL_CONTEXT, s->c->n_out);
+		uint32_t *mask = words + TAIL_CONTEXT + s->c->n_out;
+		for (uint32_t token = 0; token < s->c->n_out; token++)
+			mask[token / 32] |= (uint32_t)(side_random_u32(s) % 4 > 0) << token % 32;
 	}
 }
 
@@ -771,8 +787,8 @@ static void build_tail(
 {
 	uint32_t n = s->c->n_rows;
 	struct operand *q = operand_create(s, n * sizeof(struct sequence), PATTERN);
-	struct operand *h = operand_create(
-		s, n * (TAIL_CONTEXT + (uint64_t)s->c->n_out) * sizeof(uint32_t), PATTERN);
+	struct operand *h = operand_create(s,
+		n * HISTORY_WORDS((uint64_t)TAIL_CONTEXT, s->c->n_out) * sizeof(uint32_t), PATTERN);
 	if (s->status)
 		return;
 	struct sequence *sequences = (struct sequence *)(void *)(q->bytes + GUARD);
@@ -801,6 +817,10 @@ static void build_sample(struct side *s, const struct step_row *rows)
 	tail.scratch = output_rows(s, s->c->n_out, LIMIT_EXACT).view;
 	if (!s->status) /* its contents are the kernel's own affair */
 		s->operands[s->n_operands - 1].n_defined = 0;
+	tail.n_top = TAIL_TOP;
+	tail.tops = side_output(s,
+		(uint64_t)s->c->n_rows * RING_ENTRIES * TAIL_TOP * sizeof(struct top_token),
+		FORM_ROUTE, CHECK_LIMIT_ELEMENT);
 	struct rows logits = input_rows(s, s->c->n_out, 8);
 	build_tail(s, rows, &tail, FORM_INPUT);
 	input_step(s, rows, n_positions(rows, s->c->n_rows));
@@ -853,6 +873,8 @@ static void (*const builders[N_KERNELS])(struct side *s, const struct step_row *
 	[KERNEL_expert_matvec] = build_expert_matmul,
 	[KERNEL_expert_matmul] = build_expert_matmul,
 	[KERNEL_expert_sum] = build_expert_sum,
+	[KERNEL_kv_copy] = build_kv_copy,
+	[KERNEL_kv_shift] = build_kv_shift,
 	[KERNEL_sample] = build_sample,
 	[KERNEL_control] = build_control,
 };

@@ -1,6 +1,7 @@
 /* Operands of a case: see check_side.h. */
 #include "check_side.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -206,14 +207,62 @@ struct weights input_weights(struct side *s, enum weight weight, uint32_t n_rows
 	return w;
 }
 
-void input_step(struct side *s, const struct step_row *rows, uint32_t n_kv)
+struct kv_shape input_table(struct side *s, uint32_t n_seq, uint32_t n_blocks)
 {
-	uint64_t n_bytes = sizeof(struct step_header) + (uint64_t)side_room(s) * sizeof *rows;
+	struct kv_shape shape = {
+		.n_head = s->c->n_head,
+		.n_head_kv = s->c->n_head_kv,
+		.head_dim = s->c->head_dim,
+		.n_blocks = n_blocks,
+		.n_ctx = n_blocks * KV_BLOCK,
+	};
+	uint32_t n = n_seq * n_blocks;
+	struct operand *o = operand_create(s, n * sizeof(uint32_t), 0xFF);
+	if (!o)
+		return shape;
+	uint32_t *table = (uint32_t *)(void *)(o->bytes + GUARD);
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t other = side_random_u32(s) % (i + 1); /* Fisher and Yates, inside out */
+		table[i] = table[other];
+		table[other] = i;
+	}
+	shape.table = operand_upload(s, o, MEMORY_DEVICE);
+	return shape;
+}
+
+enum form cache_form(enum kv_type type)
+{
+	static const enum form forms[] = {[KV_F16] = FORM_F16,
+		[KV_F32] = FORM_F32,
+		[KV_Q8_0] = FORM_Q8_0,
+		[KV_Q4_0] = FORM_Q4_0};
+	return forms[type];
+}
+
+struct view input_turns(struct side *s, uint32_t n_positions, float length)
+{
+	uint32_t n = n_positions * s->c->n_rot;
+	struct operand *o = operand_create(s, (n ? n : 1) * sizeof(float), 0xFF);
+	if (!o)
+		return (struct view){0};
+	float *turns = (float *)(void *)(o->bytes + GUARD);
+	for (uint32_t i = 0; i < n; i += 2) {
+		double angle = (double)side_random_float(s, 4);
+		turns[i] = (float)(cos(angle) * (double)length);
+		turns[i + 1] = (float)(sin(angle) * (double)length);
+	}
+	return operand_upload(s, o, MEMORY_DEVICE);
+}
+
+void input_step(struct side *s, const void *rows, uint32_t n_kv)
+{
+	uint64_t n_bytes =
+		sizeof(struct step_header) + (uint64_t)side_room(s) * sizeof(struct step_row);
 	struct operand *o = operand_create(s, n_bytes, 0xFF);
 	if (!o)
 		return;
 	struct step_header header = {.n_rows = s->c->n_rows, .n_kv = n_kv};
 	memcpy(o->bytes + GUARD, &header, sizeof header);
-	memcpy(o->bytes + GUARD + sizeof header, rows, s->c->n_rows * sizeof *rows);
+	memcpy(o->bytes + GUARD + sizeof header, rows, s->c->n_rows * sizeof(struct step_row));
 	s->plan.step = operand_upload(s, o, MEMORY_SHARED);
 }

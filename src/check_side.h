@@ -49,7 +49,8 @@ enum {
 	SHARED_GATE = 16384,
 };
 
-/* WORDS: every bit counts.  RESULT: struct sample_result, words but for the log-probability.  ROUTE: struct expert_route.  Q8_0, Q4_0:
+/* WORDS: every bit counts.  RESULT: struct sample_result, words but for the log-probability.  ROUTE: struct expert_route and struct
+ * top_token, a word and a number.  Q8_0, Q4_0:
  * units of a cache. */
 enum form {
 	FORM_INPUT,
@@ -119,13 +120,25 @@ void random_blocks(struct side *s, enum weight weight, uint8_t *to, uint64_t n_b
 struct weights input_weights(struct side *s, enum weight weight, uint32_t n_rows, uint32_t n_cols,
 	uint32_t rows_per_chunk, struct view *chunks);
 
-/* The step; rows beyond n_rows are as a longer step left them. */
-void input_step(struct side *s, const struct step_row *rows, uint32_t n_kv);
+/* A cache for sequences of n_blocks blocks; blocks are dealt in a scattered order. */
+struct kv_shape input_table(struct side *s, uint32_t n_seq, uint32_t n_blocks);
+
+enum form cache_form(enum kv_type type);
+
+/* A rope table of n_rot / 2 pairs of this length and of any angle at each position. */
+struct view input_turns(struct side *s, uint32_t n_positions, float length);
+
+/* The step; rows (step_rows or what is as large) beyond n_rows are as a longer step left them. */
+void input_step(struct side *s, const void *rows, uint32_t n_kv);
 
 /* Builders of the kernels of a mixture of experts: check_experts.c. */
 void build_moe_route(struct side *s, const struct step_row *rows);
 void build_moe_tiles(struct side *s, const struct step_row *rows);
 void build_expert_matmul(struct side *s, const struct step_row *rows);
 void build_expert_sum(struct side *s, const struct step_row *rows);
+
+/* Builders of the kernels that move a KV cache: check_kv.c. */
+void build_kv_copy(struct side *s, const struct step_row *rows);
+void build_kv_shift(struct side *s, const struct step_row *rows);
 
 #endif

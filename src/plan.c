@@ -503,6 +503,7 @@ void plan_expert_sum(struct plan *p, struct rows out, struct rows down, struct v
 
 void plan_sample(struct plan *p, struct rows logits, const struct tail *tail)
 {
+	assert(tail->n_top <= MAX_TOP);
 	plan_append(p,
 		(struct op){
 			.kernel = KERNEL_sample,

@@ -105,7 +105,7 @@ void request_skip(struct lap_request *request, enum lap_status status, const str
 /* ---- beginning ------------------------------------------------------------------------------- */
 
 /* The tokens that stop, and those that may not be drawn for now. */
-static void set_stops(struct slot *slot)
+static enum lap_status set_stops(struct slot *slot, struct lap_error *err)
 {
 	const struct lap_generate_options *o = slot->o;
 	struct sequence *q = &slot->sequence;
@@ -121,8 +121,11 @@ static void set_stops(struct slot *slot)
 		q->n_forbidden = q->n_stop;
 		q->n_forbid_left = o->min_tokens;
 	}
-	for (size_t i = 0; i < o->n_banned; i++)
-		sampler_add_bias(q, (uint32_t)o->banned[i], -INFINITY);
+	enum lap_status status = LAP_OK;
+	for (size_t i = 0; i < o->n_banned && !status; i++)
+		status = sampler_bias(
+			q, (uint32_t)o->banned[i], -INFINITY, slot->s->m->info.n_vocab, err);
+	return status;
 }
 
 static enum lap_status set_sequence(struct slot *slot, struct lap_error *err)
@@ -141,9 +144,7 @@ static enum lap_status set_sequence(struct slot *slot, struct lap_error *err)
 	slot->sequence = (struct sequence){.n_ctx = s->n_ctx, .n_top = slot->o->n_top};
 	enum lap_status status =
 		sampler_set(&slot->sequence, &sampling, s->m->info.n_vocab, s->n_ctx, err);
-	if (!status)
-		set_stops(slot);
-	return status;
+	return status ? status : set_stops(slot, err);
 }
 
 static uint64_t target_of(const struct slot *slot)

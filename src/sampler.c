@@ -36,6 +36,13 @@ static bool is_forbidden(float f)
 	return float_bits(f) == (SIGN_BIT | INFINITY_BITS);
 }
 
+/* NaN or +infinity. */
+static bool is_no_logit(float f)
+{
+	uint32_t bits = float_bits(f);
+	return (bits & ~SIGN_BIT) > INFINITY_BITS || bits == INFINITY_BITS;
+}
+
 /* ---- parameters ------------------------------------------------------------------------------ */
 
 static enum lap_status check_range(
@@ -79,6 +86,7 @@ enum lap_status sampler_set(struct sequence *s, const struct lap_sampling *sampl
 	s->inv_temperature = temperature <= 0.0f
 		? 1.0f
 		: fminf(fmaxf(1.0f / temperature, least_scale), most_scale);
+	s->inv_cut_temperature = s->inv_temperature;
 
 	s->top_k = sampling->top_k <= 0 || (uint32_t)sampling->top_k >= n_vocab
 		? 0
@@ -102,6 +110,31 @@ enum lap_status sampler_set(struct sequence *s, const struct lap_sampling *sampl
 
 	s->seed_lo = (uint32_t)sampling->seed;
 	s->seed_hi = (uint32_t)(sampling->seed >> 32);
+	return LAP_OK;
+}
+
+enum lap_status sampler_bias(
+	struct sequence *s, uint32_t token, float value, uint32_t n_vocab, struct lap_error *err)
+{
+	if (token >= n_vocab)
+		return fail(err, LAP_USAGE,
+			"the logit bias is for token %u, expected a token below %u", token,
+			n_vocab);
+	if (!isfinite(value) && !is_forbidden(value))
+		return fail(err, LAP_USAGE,
+			"the logit bias of token %u is %g, expected a finite number or -inf", token,
+			(double)value);
+	uint32_t at = 0;
+	while (at < s->n_bias && s->bias_token[at] != token)
+		at++;
+	if (at == MAX_BIAS)
+		return fail(err, LAP_USAGE,
+			"token %u is one logit bias too many, expected at most %d", token,
+			MAX_BIAS);
+	s->bias_token[at] = token;
+	s->bias_value[at] = tidy(value);
+	if (at == s->n_bias)
+		s->n_bias++;
 	return LAP_OK;
 }
 
@@ -140,17 +173,17 @@ uint32_t sampler_mass(float y)
 	return shift >= 0 ? mantissa << shift : mantissa >> -shift;
 }
 
-float sampler_distance(const struct sampler_row *row, uint32_t token)
+static float distance(const struct sampler_row *row, uint32_t token, float inv_temperature)
 {
 	float logit = row->penalised[token];
 	if (is_forbidden(logit))
 		return -INFINITY;
-	return tidy(tidy(logit - row->penalised[row->best]) * row->s->inv_temperature);
+	return tidy(tidy(logit - row->penalised[row->best]) * inv_temperature);
 }
 
-static uint32_t token_mass(const struct sampler_row *row, uint32_t token)
+float sampler_distance(const struct sampler_row *row, uint32_t token)
 {
-	return sampler_mass(sampler_distance(row, token));
+	return distance(row, token, row->s->inv_temperature);
 }
 
 static float penalise(const struct sequence *s, float logit, uint32_t count)
@@ -172,13 +205,14 @@ bool sampler_keeps(const struct sampler_row *row, uint32_t token)
 		return token == row->best;
 	if (ordered_key(row->penalised[token]) < row->threshold)
 		return false;
-	return !row->s->use_min_p || sampler_distance(row, token) >= row->s->log_min_p;
+	return !row->s->use_min_p ||
+		distance(row, token, row->s->inv_cut_temperature) >= row->s->log_min_p;
 }
 
 /* What a selection ranks tokens by (largest first) and what it adds up. */
 enum select {
 	SELECT_COUNT, /* by logit; tokens above the threshold count 1 */
-	SELECT_MASS,  /* by logit; tokens above the threshold count their mass */
+	SELECT_CUT,   /* by logit; tokens above the threshold count their mass as top_p sees it */
 	SELECT_TOKEN, /* lowest id first; tokens that stay count their mass */
 };
 
@@ -188,7 +222,11 @@ static uint64_t select_amount(
 {
 	*key = what == SELECT_TOKEN ? ~token : ordered_key(row->penalised[token]);
 	bool counts = what == SELECT_TOKEN ? sampler_keeps(row, token) : *key >= row->threshold;
-	return !counts ? 0 : what == SELECT_COUNT ? 1 : token_mass(row, token);
+	if (!counts || what == SELECT_COUNT)
+		return counts;
+	const struct sequence *q = row->s;
+	return sampler_mass(distance(
+		row, token, what == SELECT_CUT ? q->inv_cut_temperature : q->inv_temperature));
 }
 
 /* The largest key at which the amounts of all tokens ranked as high or higher reach `goal`, found
@@ -228,16 +266,48 @@ static uint64_t mass_share(uint64_t mass, uint32_t share)
 	return (mass >> 32) * share + (low >> 32) + ((uint32_t)low != 0);
 }
 
+/* Takes tokens out: what follows from biases is in scratch already. */
+static void forbid(const struct sequence *s, const uint32_t *mask, uint32_t n_vocab, float *scratch)
+{
+	for (uint32_t i = 0; i < s->n_forbidden && s->n_forbid_left > 0; i++)
+		if (s->forbidden[i] < n_vocab)
+			scratch[s->forbidden[i]] = -INFINITY;
+	for (uint32_t i = 0; i < n_vocab && s->use_mask; i++)
+		if (!(mask[i / 32] >> i % 32 & 1))
+			scratch[i] = -INFINITY;
+}
+
+/* Penalties, biases, bans: scratch[n_vocab] from the logits; false where one of them is no logit. */
+static bool adjust(const struct sequence *s, const float *logits, uint32_t n_vocab,
+	const uint32_t *count, float *scratch)
+{
+	bool good = true;
+	for (uint32_t i = 0; i < n_vocab; i++) {
+		scratch[i] = penalise(s, logits[i], s->repeat_last_n ? count[i] : 0);
+		good = good && !is_no_logit(scratch[i]);
+	}
+	for (uint32_t i = 0; i < s->n_bias; i++) {
+		uint32_t token = s->bias_token[i];
+		if (token >= n_vocab || is_forbidden(scratch[token]))
+			continue;
+		scratch[token] = is_forbidden(s->bias_value[i])
+			? -INFINITY
+			: tidy(scratch[token] + s->bias_value[i]);
+		good = good && !is_no_logit(scratch[token]);
+	}
+	if (good)
+		forbid(s, count + n_vocab, n_vocab, scratch);
+	return good;
+}
+
 struct sampler_row sampler_cut(const struct sequence *s, const float *logits, uint32_t n_vocab,
 	const uint32_t *count, float *scratch)
 {
 	struct sampler_row row = {.s = s, .penalised = scratch, .n_vocab = n_vocab};
 	uint32_t largest = 0;
+	row.error = !adjust(s, logits, n_vocab, count, scratch);
 	for (uint32_t i = 0; i < n_vocab; i++) {
-		scratch[i] = penalise(s, logits[i], s->repeat_last_n ? count[i] : 0);
-		uint32_t bits = float_bits(scratch[i]), key = ordered_key(scratch[i]);
-		if ((bits & ~SIGN_BIT) > INFINITY_BITS || bits == INFINITY_BITS)
-			row.error = 1;
+		uint32_t key = ordered_key(scratch[i]);
 		if (key > largest) {
 			largest = key;
 			row.best = i;
@@ -247,12 +317,14 @@ struct sampler_row sampler_cut(const struct sequence *s, const float *logits, ui
 		row.error = 1;
 		return row;
 	}
-	row.mass_all = sum_mass(&row, SELECT_MASS);
+	row.mass_all = 0;
+	for (uint32_t i = 0; i < n_vocab; i++)
+		row.mass_all += sampler_mass(sampler_distance(&row, i));
 	if (!s->greedy && s->top_k)
 		row.threshold = select_key(&row, SELECT_COUNT, s->top_k);
 	if (!s->greedy && s->top_p) {
-		uint64_t mass = s->top_k ? sum_mass(&row, SELECT_MASS) : row.mass_all;
-		row.threshold = select_key(&row, SELECT_MASS, mass_share(mass, s->top_p));
+		uint64_t mass = sum_mass(&row, SELECT_CUT);
+		row.threshold = select_key(&row, SELECT_CUT, mass_share(mass, s->top_p));
 	}
 	row.mass_kept = sum_mass(&row, SELECT_TOKEN);
 	return row;
@@ -289,22 +361,52 @@ static uint64_t scale_random(uint32_t high, uint32_t low, uint64_t n)
 	return (uint64_t)high * n_high + (middle_a >> 32) + (middle_b >> 32) + (carry >> 32);
 }
 
+static float log_prob(const struct sampler_row *row, uint32_t token)
+{
+	return sampler_distance(row, token) - logf((float)row->mass_all * 0x1p-31f);
+}
+
+struct sample_result sampler_draw(const struct sampler_row *row, uint32_t pos)
+{
+	const struct sequence *s = row->s;
+	if (row->error)
+		return (struct sample_result){.error = 1};
+	uint32_t token = row->best;
+	if (!s->greedy) {
+		uint32_t random[4];
+		philox((uint32_t[4]){pos + s->draw_offset, 0, 0, 0},
+			(uint32_t[2]){s->seed_lo, s->seed_hi}, random);
+		uint64_t target = scale_random(random[0], random[1], row->mass_kept);
+		token = ~select_key(row, SELECT_TOKEN, target + 1);
+	}
+	return (struct sample_result){.token = token, .log_prob = log_prob(row, token)};
+}
+
 struct sample_result sampler_sample(const struct sequence *s, const float *logits, uint32_t n_vocab,
 	const uint32_t *count, uint32_t pos, float *scratch)
 {
 	struct sampler_row row = sampler_cut(s, logits, n_vocab, count, scratch);
-	if (row.error)
-		return (struct sample_result){.error = 1};
-	uint32_t token = row.best;
-	if (!s->greedy) {
-		uint32_t random[4];
-		philox((uint32_t[4]){pos, 0, 0, 0}, (uint32_t[2]){s->seed_lo, s->seed_hi}, random);
-		uint64_t target = scale_random(random[0], random[1], row.mass_kept);
-		token = ~select_key(&row, SELECT_TOKEN, target + 1);
+	return sampler_draw(&row, pos);
+}
+
+/* Sorted as it is filled: a token takes its place before all smaller ones, ids come in ascending order. */
+void sampler_top(const struct sampler_row *row, uint32_t n, struct top_token *top)
+{
+	uint32_t n_found = 0;
+	for (uint32_t i = 0; i < row->n_vocab && !row->error; i++) {
+		uint32_t at = n_found, key = ordered_key(row->penalised[i]);
+		if (is_forbidden(row->penalised[i]))
+			continue;
+		while (at > 0 && key > ordered_key(row->penalised[top[at - 1].token]))
+			at--;
+		if (at == n)
+			continue;
+		n_found += n_found < n;
+		memmove(top + at + 1, top + at, (n_found - at - 1) * sizeof *top);
+		top[at].token = i;
 	}
-	float log_total = logf((float)row.mass_all * 0x1p-31f);
-	return (struct sample_result){
-		.token = token,
-		.log_prob = sampler_distance(&row, token) - log_total,
-	};
+	for (uint32_t i = 0; i < n_found; i++)
+		top[i].log_prob = log_prob(row, top[i].token);
+	for (uint32_t i = n_found; i < n; i++)
+		top[i] = (struct top_token){.token = UINT32_MAX};
 }

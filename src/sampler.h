@@ -19,13 +19,20 @@
  *     min_p         <= 0: off; >= 1: the maximum and its ties
  *     repeat_penalty  1e-6 to 1e6; presence_penalty, frequency_penalty  0 to 1e6
  *     repeat_last_n   >= -1; -1 or more than n_ctx: n_ctx
- * The window is empty (s->repeat_last_n 0) when no penalty would change a logit. */
+ * Temperature comes before the cuts; who wants it last sets s->inv_cut_temperature to 1.  Biases, bans,
+ * mask and n_top are left alone.  The window is empty (s->repeat_last_n 0) when no penalty would change a logit. */
 enum lap_status sampler_set(struct sequence *s, const struct lap_sampling *sampling,
 	uint32_t n_vocab, uint32_t n_ctx, struct lap_error *err);
 
+/* Adds `value` to the logit of a token, after the penalties; -infinity forbids it.  A second bias for a
+ * token replaces the first.  LAP_USAGE: no such token, not a number, or more than MAX_BIAS of them. */
+enum lap_status sampler_bias(
+	struct sequence *s, uint32_t token, float value, uint32_t n_vocab, struct lap_error *err);
+
 /* The token after position `pos` from its logits.  count[n_vocab]: how often each token stands in
- * the penalty window.  scratch[n_vocab] is overwritten.  error 1: a logit is NaN or +infinity, or
- * all are -infinity; a single -infinity only forbids its token. */
+ * the penalty window; behind it, where s->use_mask, mask[MASK_WORDS(n_vocab)].  scratch[n_vocab] is
+ * overwritten.  error 1: a logit is NaN or +infinity, or becomes it by its bias, or all are -infinity
+ * or forbidden; a single -infinity only forbids its token. */
 struct sample_result sampler_sample(const struct sequence *s, const float *logits, uint32_t n_vocab,
 	const uint32_t *count, uint32_t pos, float *scratch);
 
@@ -33,15 +40,9 @@ struct sample_result sampler_sample(const struct sequence *s, const float *logit
 void sampler_count(const struct sequence *s, const uint32_t *tokens, uint32_t n, uint32_t *count,
 	uint32_t n_vocab);
 
-/* Philox4x32-10 (Salmon et al. 2011). */
-void philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
+/* ---- the same in pieces: a row of logits, its cuts, a draw, the best tokens ---- */
 
-/* ---- inside a draw: what tests and the shader's author look at ---- */
-
-/* exp(y) for y <= 0 in units of 2^-31, rounded down; 0 below about exp(-21.5). */
-uint32_t sampler_mass(float y);
-
-/* A row of logits with its penalties applied and its truncations decided. */
+/* A row of logits with its penalties, biases and bans applied and its truncations decided. */
 struct sampler_row {
 	const struct sequence *s;
 	const float *penalised; /* [n_vocab], in the caller's scratch */
@@ -55,6 +56,20 @@ struct sampler_row {
 
 struct sampler_row sampler_cut(const struct sequence *s, const float *logits, uint32_t n_vocab,
 	const uint32_t *count, float *scratch);
+
+struct sample_result sampler_draw(const struct sampler_row *row, uint32_t pos);
+
+/* The n best tokens of all that are not forbidden, whatever the cuts: largest first, ties by id; token ~0
+ * where fewer are left, and in a row with an error. */
+void sampler_top(const struct sampler_row *row, uint32_t n, struct top_token *top);
+
+/* Philox4x32-10 (Salmon et al. 2011). */
+void philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
+
+/* ---- inside a draw: what tests and the shader's author look at ---- */
+
+/* exp(y) for y <= 0 in units of 2^-31, rounded down; 0 below about exp(-21.5). */
+uint32_t sampler_mass(float y);
 
 /* Distance of a token's logit below the largest, over temperature: at most 0, -infinity possible.
  * Its mass is sampler_mass of this. */

@@ -11,13 +11,14 @@
 
 #define FIRST_OWN_SIZE 40 /* entries of the size table that no plan of two ops uses */
 #define N_OWN_SIZES    9
+#define TAIL_TOP       20 /* best tokens that a step has room for */
 
 struct tail_case {
 	struct backend *backend;
 	struct plan plan;
 	struct runnable *runnable;
 	uint32_t n_vocab, n_ctx, n_rows, stride;
-	struct buffer *buffers[8];
+	struct buffer *buffers[9];
 	uint32_t n_buffers;
 	/* as the host sees them */
 	struct step_header *step;
@@ -27,6 +28,7 @@ struct tail_case {
 	float *scratch, *logits;
 	struct sequence *sequences;
 	struct ring_entry *ring;
+	struct top_token *tops; /* of TAIL_TOP */
 	uint32_t *history;
 };
 
@@ -40,6 +42,12 @@ static void *tail_buffer(struct tail_case *t, struct view *view, uint64_t n_byte
 	t->buffers[t->n_buffers++] = buffer;
 	*view = (struct view){buffer, 0, n_bytes};
 	return t->backend->ops->buffer_map(buffer);
+}
+
+/* Words of a sequence's history. */
+static size_t tail_words(const struct tail_case *t)
+{
+	return HISTORY_WORDS((size_t)t->n_ctx, t->n_vocab);
 }
 
 /* One sequence per row.  Ends the test when something fails. */
@@ -64,8 +72,11 @@ static void tail_create(
 	t->logits = tail_buffer(t, &logits.view, row_bytes);
 	t->sequences = tail_buffer(t, &tail.sequences, n_rows * sizeof *t->sequences);
 	t->ring = tail_buffer(t, &tail.ring, (uint64_t)n_rows * RING_ENTRIES * sizeof *t->ring);
+	tail.n_top = TAIL_TOP;
+	t->tops = tail_buffer(
+		t, &tail.tops, (uint64_t)n_rows * RING_ENTRIES * TAIL_TOP * sizeof *t->tops);
 	t->history = tail_buffer(
-		t, &tail.history, (uint64_t)n_rows * (n_ctx + n_vocab) * sizeof *t->history);
+		t, &tail.history, (uint64_t)n_rows * tail_words(t) * sizeof *t->history);
 	plan_sample(&t->plan, logits, &tail);
 	plan_control(&t->plan, n_vocab, &tail);
 	cr_assert_not(t->plan.out_of_memory);
@@ -93,7 +104,7 @@ static void tail_destroy(struct tail_case *t)
 
 static uint32_t *tail_tokens(struct tail_case *t, uint32_t seq)
 {
-	return t->history + (size_t)seq * (t->n_ctx + t->n_vocab);
+	return t->history + (size_t)seq * tail_words(t);
 }
 
 static uint32_t *tail_counts(struct tail_case *t, uint32_t seq)
@@ -111,7 +122,7 @@ static void tail_start(struct tail_case *t, uint32_t seq, const struct lap_sampl
 	cr_assert_eq(sampler_set(s, sampling, t->n_vocab, t->n_ctx, &err), LAP_OK, "%s", err.text);
 	s->n_ctx = t->n_ctx;
 	s->n_left = n_left;
-	memset(tail_tokens(t, seq), 0, (t->n_ctx + t->n_vocab) * sizeof(uint32_t));
+	memset(tail_tokens(t, seq), 0, tail_words(t) * sizeof(uint32_t));
 	memset(t->ring + (size_t)seq * RING_ENTRIES, 0, RING_ENTRIES * sizeof *t->ring);
 	memcpy(tail_tokens(t, seq), tokens, n_tokens * sizeof *tokens);
 	sampler_count(s, tokens, n_tokens, tail_counts(t, seq), t->n_vocab);

@@ -104,7 +104,7 @@ static void expect_equal(
 	const struct tail_case *want, const struct tail_case *got, const char *what)
 {
 	uint32_t n_vocab = want->n_vocab;
-	size_t n_history = (size_t)N_ROWS * (N_CTX + n_vocab) * sizeof(uint32_t);
+	size_t n_history = N_ROWS * tail_words(want) * sizeof(uint32_t);
 	cr_expect_arr_eq(got->step, want->step, sizeof *want->step, "%s: step", what);
 	cr_expect_arr_eq(got->rows, want->rows, N_ROWS * sizeof *want->rows, "%s: rows", what);
 	cr_expect_arr_eq(got->sequences, want->sequences, N_ROWS * sizeof *want->sequences,

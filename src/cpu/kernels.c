@@ -5,6 +5,7 @@
 #include "kernels.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "products.h"
 
@@ -191,10 +192,10 @@ void cpu_glu(const struct op *op, const struct step_header *step)
 /* ---- the KV cache ------------------------------------------------------------------------------ */
 
 /* The first element of a head at a position, as kv.glsl. */
-static size_t kv_element(const u32 *table, u32 n_blocks, const struct step_row *row, u32 pos,
-	u32 head_kv, u32 n_head_kv, u32 head_dim)
+static size_t kv_element(
+	const u32 *table, u32 n_blocks, u32 seq, u32 pos, u32 head_kv, u32 n_head_kv, u32 head_dim)
 {
-	size_t block = table[(size_t)row->seq * n_blocks + pos / KV_BLOCK];
+	size_t block = table[(size_t)seq * n_blocks + pos / KV_BLOCK];
 	return ((block * KV_BLOCK + pos % KV_BLOCK) * n_head_kv + head_kv) * head_dim;
 }
 
@@ -244,14 +245,74 @@ void cpu_rope_kv(const struct op *op, const struct step_header *step)
 		for (u32 h = 0; h < a->n_head_kv; h++) {
 			const float *k = from + a->k_offset + (size_t)h * a->head_dim;
 			const float *v = from + a->v_offset + (size_t)h * a->head_dim;
-			size_t at = kv_element(
-				table, a->n_blocks, row, row->pos, h, a->n_head_kv, a->head_dim);
+			size_t at = kv_element(table, a->n_blocks, row->seq, row->pos, h,
+				a->n_head_kv, a->head_dim);
 			for (u32 i = 0; i < a->head_dim; i++)
 				rotated_k[i] = rotated(k, i, turns, a);
 			kv_store(k_type(op), k_cache, at, a->head_dim, rotated_k);
 			kv_store(v_type(op), v_cache, at, a->head_dim, v);
 		}
 	}
+}
+
+static void copy_block(u32 *words, u32 n, u32 from, u32 to)
+{
+	memcpy(words + (size_t)to * n, words + (size_t)from * n, n * sizeof *words);
+}
+
+void cpu_kv_copy(const struct op *op, const struct step_header *step)
+{
+	const struct kv_copy_args *a = &op->args.kv_copy;
+	const struct copy_row *rows = (const struct copy_row *)(step + 1);
+	for (u32 i = 0; i < step->n_rows; i++) {
+		u32 from = a->has_window ? rows[i].from_window : rows[i].from;
+		u32 to = a->has_window ? rows[i].to_window : rows[i].to;
+		if (from == to)
+			continue;
+		copy_block(cpu_pointer(&op->buffers[0]), a->k_words, from, to);
+		copy_block(cpu_pointer(&op->buffers[1]), a->v_words, from, to);
+	}
+}
+
+/* Turns a head back by a distance: `turns` are the (cosine, sine) pairs of that position. */
+static void turn_back(float *head, const float *turns, const struct kv_shift_args *a)
+{
+	u32 n = a->n_rot / 2;
+	for (u32 i = 0; i < n; i++) {
+		float *x = head + (a->neox ? i : 2 * i), *y = head + (a->neox ? i + n : 2 * i + 1);
+		double c = (double)turns[2 * i] * (double)a->inv_magnitude;
+		double s = (double)turns[2 * i + 1] * (double)a->inv_magnitude;
+		double first = (double)*x * c + (double)*y * s;
+		*y = (float)((double)*y * c - (double)*x * s);
+		*x = (float)first;
+	}
+}
+
+void cpu_kv_shift(const struct op *op, const struct step_header *step)
+{
+	const struct kv_shift_args *a = &op->args.kv_shift;
+	const struct shift_row *rows = (const struct shift_row *)(step + 1);
+	void *k_out = cpu_pointer(&op->buffers[0]);
+	uint8_t *v_out = cpu_pointer(&op->buffers[1]);
+	const void *k = cpu_pointer(&op->buffers[2]);
+	const uint8_t *v = cpu_pointer(&op->buffers[3]);
+	const float *rope_table = cpu_pointer(&op->buffers[4]);
+	const u32 *table = cpu_pointer(&op->buffers[6]);
+	float head[MAX_HEAD_DIM];
+
+	for (u32 irow = 0; irow < step->n_rows; irow++)
+		for (u32 h = 0; h < a->n_head_kv; h++) {
+			const struct shift_row *row = &rows[irow];
+			size_t from = kv_element(table, a->n_blocks, row->seq,
+				row->pos + row->distance, h, a->n_head_kv, a->head_dim);
+			size_t to = kv_element(table, a->n_blocks, row->seq, row->pos, h,
+				a->n_head_kv, a->head_dim);
+			kv_load(k_type(op), k, from, a->head_dim, head);
+			turn_back(head, rope_table + (size_t)row->distance * a->n_rot, a);
+			kv_store(k_type(op), k_out, to, a->head_dim, head);
+			memcpy(v_out + kv_bytes(v_type(op), to), v + kv_bytes(v_type(op), from),
+				kv_bytes(v_type(op), a->head_dim));
+		}
 }
 
 /* ---- attention --------------------------------------------------------------------------------- */
@@ -286,8 +347,8 @@ static struct lookout attention_of(const struct op *op, const struct attn_args *
 
 static size_t attention_element(const struct lookout *t, u32 pos)
 {
-	return kv_element(t->table, t->args->n_blocks, t->row, pos, t->head_kv, t->args->n_head_kv,
-		t->args->head_dim);
+	return kv_element(t->table, t->args->n_blocks, t->row->seq, pos, t->head_kv,
+		t->args->n_head_kv, t->args->head_dim);
 }
 
 static double attention_score(const struct lookout *t, u32 pos)

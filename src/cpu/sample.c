@@ -4,20 +4,38 @@
 #include "kernels.h"
 #include "sampler.h"
 
+/* The best tokens of the step, where its ring entry will be; room for n. */
+static void list_top(const struct sampler_row *row, u32 n, struct top_token *top)
+{
+	u32 n_top = row->s->n_top < n ? row->s->n_top : n;
+	sampler_top(row, n_top, top);
+	for (u32 i = n_top; i < n; i++)
+		top[i] = (struct top_token){.token = UINT32_MAX};
+}
+
 void cpu_sample(const struct op *op, const struct step_header *step)
 {
 	const struct sample_args *a = &op->args.sample;
 	struct sample_result *results = cpu_pointer(&op->buffers[0]);
 	float *scratch = cpu_pointer(&op->buffers[1]);
-	const float *logits = cpu_pointer(&op->buffers[2]);
-	const struct sequence *sequences = cpu_pointer(&op->buffers[3]);
-	const u32 *history = cpu_pointer(&op->buffers[5]);
+	struct top_token *tops = cpu_pointer(&op->buffers[2]);
+	const float *logits = cpu_pointer(&op->buffers[3]);
+	const struct sequence *sequences = cpu_pointer(&op->buffers[4]);
+	const u32 *history = cpu_pointer(&op->buffers[6]);
 	const struct step_row *rows = (const struct step_row *)(step + 1);
 
 	for (u32 i = 0; i < step->n_rows; i++) {
-		const u32 *count = history + (size_t)rows[i].seq * a->history_stride + a->n_ctx;
-		results[i] = sampler_sample(&sequences[rows[i].seq], logits + (size_t)i * a->stride,
-			a->n_vocab, count, rows[i].pos, scratch + (size_t)i * a->stride);
+		u32 seq = rows[i].seq;
+		const struct sequence *s = &sequences[seq];
+		struct sampler_row row = sampler_cut(s, logits + (size_t)i * a->stride, a->n_vocab,
+			history + (size_t)seq * a->history_stride + a->n_ctx,
+			scratch + (size_t)i * a->stride);
+		results[i] = sampler_draw(&row, rows[i].pos);
+		if (s->n_top > 0 && a->n_top > 0)
+			list_top(&row, a->n_top,
+				tops +
+					((size_t)seq * RING_ENTRIES + s->n_sampled % RING_ENTRIES) *
+						a->n_top);
 	}
 }
 
@@ -33,6 +51,8 @@ static void ring_append(
 	s->n_sampled++;
 	if (s->n_left > 0)
 		s->n_left--;
+	if (s->n_forbid_left > 0 && s->n_forbid_left != UINT32_MAX)
+		s->n_forbid_left--;
 }
 
 /* The token at `pos` joins the history; its counts stay those of the last repeat_last_n tokens. */
