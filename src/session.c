@@ -78,9 +78,9 @@ static enum lap_status create_timelines(struct lap_session *s, struct lap_error 
 	s->timelines = array_alloc(s->n_seq, sizeof(*s->timelines));
 	if (!s->timelines)
 		return fail_memory(err, "a session", s->n_seq * sizeof(*s->timelines));
-	enum lap_status status = pool_init(&s->full, s->n_full_blocks, err);
+	enum lap_status status = block_pool_init(&s->full, s->n_full_blocks, err);
 	if (!status && s->n_window_blocks)
-		status = pool_init(&s->window, s->n_window_blocks, err);
+		status = block_pool_init(&s->window, s->n_window_blocks, err);
 	for (uint32_t i = 0; i < s->n_seq && !status; i++) {
 		struct timeline *t = &s->timelines[i];
 		t->full.table = full + (size_t)i * n_blocks;
@@ -212,8 +212,8 @@ void lap_session_destroy(struct lap_session *s)
 		b->ops->buffer_destroy(b, s->buffers[i]);
 	for (uint32_t i = 0; s->timelines && i < s->n_seq; i++)
 		free(s->timelines[i].tokens);
-	pool_free(&s->full);
-	pool_free(&s->window);
+	block_pool_free(&s->full);
+	block_pool_free(&s->window);
 	free(s->timelines);
 	free(s->buffers);
 	free(s->kv.layers);

@@ -9,7 +9,7 @@
 #include <signal.h>
 
 #include "engine.h"
-#include "pool.h"
+#include "blocks.h"
 
 #define SESSION_MAX_BUFFERS 48 /* beside those of the KV cache */
 #define MAX_SEQUENCES       32
@@ -62,7 +62,7 @@ struct lap_session {
 
 	struct timeline *timelines; /* [n_seq] */
 	uint64_t n_uses;
-	struct pool full, window;           /* window.n_blocks 0: no layer has one */
+	struct block_pool full, window;     /* window.n_blocks 0: no layer has one */
 	struct copy_row copies[MAX_COPIES]; /* of blocks, before the next step */
 	uint32_t n_copies;
 

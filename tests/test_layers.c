@@ -26,7 +26,7 @@ static const struct room {
 	{"src/check_model.", 65, "check of a model"},
 	{"src/session.", 60, "session"},
 	{"src/session_memory.", 60, "session"},
-	{"src/pool.", 60, "session"},
+	{"src/blocks.", 60, "session"},
 	{"src/stops.", 60, "session"},
 	{"src/request.", 60, "session"},
 	{"src/generate.", 60, "session"},

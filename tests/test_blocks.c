@@ -1,14 +1,14 @@
 /* Who holds which block of the KV cache: sharing, copies before writing, letting go. */
 #include <criterion/criterion.h>
 
-#include "pool.h"
+#include "blocks.h"
 
 #define N_LISTS  4
 #define N_BLOCKS 16
 #define N_TABLE  20
 
 struct fixture {
-	struct pool pool;
+	struct block_pool pool;
 	uint32_t tables[N_LISTS][N_TABLE];
 	struct block_list lists[N_LISTS];
 };
@@ -17,7 +17,7 @@ static void open_fixture(struct fixture *f)
 {
 	struct lap_error err;
 	*f = (struct fixture){0};
-	cr_assert_eq(pool_init(&f->pool, N_BLOCKS, &err), LAP_OK);
+	cr_assert_eq(block_pool_init(&f->pool, N_BLOCKS, &err), LAP_OK);
 	for (int i = 0; i < N_LISTS; i++)
 		f->lists[i].table = f->tables[i];
 }
@@ -38,7 +38,7 @@ static void check(const struct fixture *f)
 		cr_assert_eq(n_holders[f->pool.free[i]], 0);
 }
 
-Test(pool, grows_and_runs_out)
+Test(blocks, grows_and_runs_out)
 {
 	struct fixture f;
 	open_fixture(&f);
@@ -55,10 +55,10 @@ Test(pool, grows_and_runs_out)
 	cr_expect_eq(f.lists[1].n, 2);
 	cr_expect_eq(f.pool.n_free, 12);
 	check(&f);
-	pool_free(&f.pool);
+	block_pool_free(&f.pool);
 }
 
-Test(pool, a_shared_block_is_copied_before_it_is_written)
+Test(blocks, a_shared_block_is_copied_before_it_is_written)
 {
 	struct fixture f;
 	uint32_t from, to;
@@ -81,10 +81,10 @@ Test(pool, a_shared_block_is_copied_before_it_is_written)
 	cr_assert_not(blocks_reserve(&f.pool, &f.lists[3], N_TABLE * KV_BLOCK));
 	cr_expect_eq(blocks_own(&f.pool, &f.lists[2], 70, &from, &to), BLOCKS_NONE);
 	check(&f);
-	pool_free(&f.pool);
+	block_pool_free(&f.pool);
 }
 
-Test(pool, what_a_window_leaves_behind)
+Test(blocks, what_a_window_leaves_behind)
 {
 	struct fixture f;
 	open_fixture(&f);
@@ -105,11 +105,11 @@ Test(pool, what_a_window_leaves_behind)
 	cr_expect_eq(f.lists[0].first, 0);
 	cr_expect(blocks_reserve(&f.pool, &f.lists[0], 12 * KV_BLOCK));
 	check(&f);
-	pool_free(&f.pool);
+	block_pool_free(&f.pool);
 }
 
 /* Anything at all, in any order. */
-Test(pool, any_order)
+Test(blocks, any_order)
 {
 	struct fixture f;
 	uint32_t x = 1, from, to;
@@ -143,5 +143,5 @@ Test(pool, any_order)
 		}
 		check(&f);
 	}
-	pool_free(&f.pool);
+	block_pool_free(&f.pool);
 }

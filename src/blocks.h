@@ -3,20 +3,20 @@
  * A block holds KV_BLOCK positions of all layers of one kind.  Sequences share blocks whose content is
  * the same; who wants to write into a shared one takes a copy first.  Knows neither devices nor
  * tokens: a table is an array that the caller keeps where kernels read it. */
-#ifndef LAPILLI_POOL_H
-#define LAPILLI_POOL_H
+#ifndef LAPILLI_BLOCKS_H
+#define LAPILLI_BLOCKS_H
 
 #include "args.h"
 #include "base.h"
 
-struct pool {
+struct block_pool {
 	uint32_t n_blocks, n_free;
 	uint32_t *n_holders; /* [n_blocks] */
 	uint32_t *free;      /* [n_free], a stack */
 };
 
-enum lap_status pool_init(struct pool *pool, uint32_t n_blocks, struct lap_error *err);
-void pool_free(struct pool *pool); /* a zeroed one is allowed */
+enum lap_status block_pool_init(struct block_pool *pool, uint32_t n_blocks, struct lap_error *err);
+void block_pool_free(struct block_pool *pool); /* a zeroed one is allowed */
 
 /* A sequence's row of a block table: entries first .. n - 1 are blocks it holds.  first is 0 but where
  * positions were left behind a window. */
@@ -26,16 +26,16 @@ struct block_list {
 };
 
 /* Holds blocks for all positions below n_positions.  false: the pool ran out; what was taken stays. */
-bool blocks_reserve(struct pool *pool, struct block_list *list, uint32_t n_positions);
+bool blocks_reserve(struct block_pool *pool, struct block_list *list, uint32_t n_positions);
 
 /* Lets go of blocks that hold no position below n_positions. */
-void blocks_truncate(struct pool *pool, struct block_list *list, uint32_t n_positions);
+void blocks_truncate(struct block_pool *pool, struct block_list *list, uint32_t n_positions);
 
 /* Lets go of blocks that hold no position from `position` on. */
-void blocks_forget(struct pool *pool, struct block_list *list, uint32_t position);
+void blocks_forget(struct block_pool *pool, struct block_list *list, uint32_t position);
 
 /* Makes `to`, which lets go of what it has, hold what `from` holds of positions below n_positions. */
-void blocks_share(struct pool *pool, struct block_list *to, const struct block_list *from,
+void blocks_share(struct block_pool *pool, struct block_list *to, const struct block_list *from,
 	uint32_t n_positions);
 
 enum blocks_owned {
@@ -45,7 +45,7 @@ enum blocks_owned {
 };
 
 /* Before something is written at `position`, which the list holds. */
-enum blocks_owned blocks_own(struct pool *pool, struct block_list *list, uint32_t position,
+enum blocks_owned blocks_own(struct block_pool *pool, struct block_list *list, uint32_t position,
 	uint32_t *from, uint32_t *to);
 
 #endif

@@ -1,19 +1,19 @@
-/* Who holds which block: see pool.h. */
-#include "pool.h"
+/* Who holds which block: see blocks.h. */
+#include "blocks.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
-enum lap_status pool_init(struct pool *pool, uint32_t n_blocks, struct lap_error *err)
+enum lap_status block_pool_init(struct block_pool *pool, uint32_t n_blocks, struct lap_error *err)
 {
-	*pool = (struct pool){
+	*pool = (struct block_pool){
 		.n_blocks = n_blocks,
 		.n_free = n_blocks,
 		.n_holders = array_alloc(n_blocks, sizeof(uint32_t)),
 		.free = array_alloc(n_blocks, sizeof(uint32_t)),
 	};
 	if (!pool->n_holders || !pool->free) {
-		pool_free(pool);
+		block_pool_free(pool);
 		return fail_memory(err, "the list of KV blocks", 2 * n_blocks * sizeof(uint32_t));
 	}
 	for (uint32_t i = 0; i < n_blocks; i++) /* the lowest comes first */
@@ -21,14 +21,14 @@ enum lap_status pool_init(struct pool *pool, uint32_t n_blocks, struct lap_error
 	return LAP_OK;
 }
 
-void pool_free(struct pool *pool)
+void block_pool_free(struct block_pool *pool)
 {
 	free(pool->n_holders);
 	free(pool->free);
-	*pool = (struct pool){0};
+	*pool = (struct block_pool){0};
 }
 
-static bool take(struct pool *pool, uint32_t *block)
+static bool take(struct block_pool *pool, uint32_t *block)
 {
 	if (pool->n_free == 0)
 		return false;
@@ -37,7 +37,7 @@ static bool take(struct pool *pool, uint32_t *block)
 	return true;
 }
 
-static void let_go(struct pool *pool, uint32_t block)
+static void let_go(struct block_pool *pool, uint32_t block)
 {
 	assert(pool->n_holders[block] > 0);
 	if (--pool->n_holders[block] == 0)
@@ -49,7 +49,7 @@ static uint32_t n_blocks_of(uint32_t n_positions)
 	return n_positions / KV_BLOCK + (n_positions % KV_BLOCK != 0);
 }
 
-bool blocks_reserve(struct pool *pool, struct block_list *list, uint32_t n_positions)
+bool blocks_reserve(struct block_pool *pool, struct block_list *list, uint32_t n_positions)
 {
 	while (list->n < n_blocks_of(n_positions)) {
 		if (!take(pool, &list->table[list->n]))
@@ -59,7 +59,7 @@ bool blocks_reserve(struct pool *pool, struct block_list *list, uint32_t n_posit
 	return true;
 }
 
-void blocks_truncate(struct pool *pool, struct block_list *list, uint32_t n_positions)
+void blocks_truncate(struct block_pool *pool, struct block_list *list, uint32_t n_positions)
 {
 	while (list->n > n_blocks_of(n_positions)) {
 		list->n--;
@@ -70,13 +70,13 @@ void blocks_truncate(struct pool *pool, struct block_list *list, uint32_t n_posi
 		list->first = list->n;
 }
 
-void blocks_forget(struct pool *pool, struct block_list *list, uint32_t position)
+void blocks_forget(struct block_pool *pool, struct block_list *list, uint32_t position)
 {
 	while (list->first < list->n && (list->first + 1) * KV_BLOCK <= position)
 		let_go(pool, list->table[list->first++]);
 }
 
-void blocks_share(struct pool *pool, struct block_list *to, const struct block_list *from,
+void blocks_share(struct block_pool *pool, struct block_list *to, const struct block_list *from,
 	uint32_t n_positions)
 {
 	uint32_t n = n_blocks_of(n_positions);
@@ -90,8 +90,8 @@ void blocks_share(struct pool *pool, struct block_list *to, const struct block_l
 	to->n = n;
 }
 
-enum blocks_owned blocks_own(
-	struct pool *pool, struct block_list *list, uint32_t position, uint32_t *from, uint32_t *to)
+enum blocks_owned blocks_own(struct block_pool *pool, struct block_list *list, uint32_t position,
+	uint32_t *from, uint32_t *to)
 {
 	uint32_t i = position / KV_BLOCK;
 	assert(i >= list->first && i < list->n);
