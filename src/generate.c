@@ -194,10 +194,15 @@ static enum lap_status prefill_round(struct batch *b, struct lap_error *err)
 
 /* ---- steps on the device --------------------------------------------------------------------- */
 
-/* Someone could join, or another recording would do, or someone needs the host: the rows must change. */
+/* Someone could join, or another recording would do, or someone needs the host: the rows must change.  So
+ * they must when the host ended a sequence: the device would go on to positions that it has no room for. */
 static bool must_change(const struct batch *b)
 {
 	uint32_t n_decode = n_in(b, PHASE_DECODE), n_ended = n_in(b, PHASE_ENDED);
+	for (uint32_t i = 0; i < b->s->n_seq; i++)
+		if (is_in(&b->slots[i], PHASE_ENDED) &&
+			!*(const volatile u32 *)&b->s->sequences[i].done)
+			return true;
 	if (n_decode == 0 || n_in(b, PHASE_PREFILL) || n_in(b, PHASE_FULL) || b->s->cancelled)
 		return true;
 	return n_ended && (b->next < b->n || n_decode * 2 <= n_decode + n_ended);
@@ -213,6 +218,8 @@ static uint32_t reserve_steps(struct batch *b, uint32_t n)
 		if (!is_in(slot, PHASE_DECODE))
 			continue;
 		uint32_t at = slot->t->n_past + slot->n_ahead;
+		if (at >= s->n_ctx) /* it ends, or is full, in what is in flight */
+			continue;
 		uint32_t n_wanted = n < s->n_ctx - at ? n : s->n_ctx - at;
 		uint32_t room = timeline_reserve(s, slot->t, at + n_wanted) - at;
 		if (room == 0 && n_wanted && b->n_flights == 0) {
@@ -302,7 +309,7 @@ static enum lap_status land(struct batch *b, uint32_t *n_taken, struct lap_error
 	for (uint32_t i = 0; i < b->s->n_seq && !status; i++) {
 		struct slot *slot = &b->slots[i];
 		uint64_t before = slot->n_generated;
-		if (is_in(slot, PHASE_DECODE))
+		if (slot->n_ahead)
 			status = slot_take_ready(slot, f.n_steps, err);
 		if (slot->n_generated - before > *n_taken)
 			*n_taken = (uint32_t)(slot->n_generated - before);
@@ -342,7 +349,8 @@ static enum lap_status run_on_device(struct batch *b, struct lap_error *err)
 		while (!status && !last && b->n_flights < n_allowed) {
 			uint32_t n = single ? 1 : choose_steps(b, first_tokens);
 			n = n ? reserve_steps(b, n) : 0;
-			if (n == 0)
+			last = last || must_change(b);
+			if (n == 0 || last)
 				break;
 			status = submit(b, n, err);
 		}

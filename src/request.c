@@ -422,7 +422,7 @@ enum lap_status slot_take_ready(struct slot *slot, uint32_t n_steps, struct lap_
 		if (status)
 			return status;
 	}
-	if (slot->phase == PHASE_DECODE && n_there < n_steps)
+	if (slot->phase == PHASE_DECODE && n_there < n_steps) /* by itself */
 		end(slot, LAP_FINISH_CANCELLED);
 	return LAP_OK;
 }

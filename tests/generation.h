@@ -27,7 +27,7 @@ static const char *const austen_prompts[] = {
 
 /* The demo model with another end token, so that generations end early: the file names 46, a full
  * stop.  The bytes must stay until the model is closed. */
-static struct lap_model *open_model_that_ends(char **bytes, const char *device)
+static inline struct lap_model *open_model_that_ends(char **bytes, const char *device)
 {
 	static const char key[] = "tokenizer.ggml.eos_token_id";
 	static const uint32_t end = END_TOKEN;
@@ -46,7 +46,7 @@ static struct lap_model *open_model_that_ends(char **bytes, const char *device)
 }
 
 /* Generates n tokens after the text; the result and every id. */
-static struct lap_generation generate(struct lap_session *s, const char *prompt, int64_t n,
+static inline struct lap_generation generate(struct lap_session *s, const char *prompt, int64_t n,
 	const struct lap_sampling *sampling, struct collected *c)
 {
 	struct lap_error err = {0};
@@ -91,7 +91,7 @@ static struct lap_sampling warm(void) /* as the command's --temp 0.8 --top-p 0.9
 }
 
 /* Prompt ids, greedy ids and logits of an expected.json of trained models, as its note says. */
-static void expected_case(
+static inline void expected_case(
 	struct lap_model *m, json_t *json, bool exact_ids, double logit_limit, const char *name)
 {
 	struct lap_error err = {0};
@@ -133,7 +133,7 @@ static void expected_case(
 
 /* Every trained file of a family in the shared folder: "stories260K" (llama, legacy formats),
  * "micro-lm-pro" (starcoder2, K formats). */
-static void expected_models(const char *family, const char *device)
+static inline void expected_models(const char *family, const char *device)
 {
 	json_error_t error;
 	char list[128];
@@ -156,7 +156,7 @@ static void expected_models(const char *family, const char *device)
 }
 
 /* The demo model that the repository carries. */
-static void expected_demo(const char *device)
+static inline void expected_demo(const char *device)
 {
 	json_error_t error;
 	json_t *all = json_load_file(source_path("models/austen.expected.json"), 0, &error);
