@@ -11,12 +11,12 @@ uint slot = gl_WorkGroupID.z, expert = routes[slot].expert;
 
 #include "matvec.glsl"
 
-uint x_begin(uint column)
+uint x_begin(uint x_row)
 {
-	return (args.x_per_slot != 0 ? slot : slot / args.n_used) * (args.stride_x / 4);
+	return x_row * (args.stride_x / 4);
 }
 
-void store(uint out_row, uint column, float sum)
+void store(uint out_row, uint x_row, float sum)
 {
 	if (args.has_bias != 0)
 		sum += bias[expert * args.n_out + out_row];
@@ -27,5 +27,6 @@ void main()
 {
 	if (expert < args.first_expert || expert - args.first_expert >= args.n_experts)
 		return;
-	matvec((expert - args.first_expert) * args.n_out, 1);
+	uint x_row = args.x_per_slot != 0 ? slot : slot / args.n_used;
+	matvec((expert - args.first_expert) * args.n_out, x_row, x_row + 1);
 }

@@ -6,29 +6,28 @@ layout(std430, set = 0, binding = 2) readonly buffer x_buffer { vec4 x[]; };
 layout(std430, set = 0, binding = 3) readonly buffer bias_buffer { float bias[]; };
 layout(std430, set = 0, binding = 4) readonly buffer residual_buffer { float residual[]; };
 
-#define COLUMNS   (SPEC >> COLUMNS_SHIFT & 15u)
-#define FIRST_ROW (gl_WorkGroupID.z * COLUMNS)
+#define COLUMNS (SPEC >> COLUMNS_SHIFT & 15u)
 
 #include "matvec.glsl"
 
-uint x_begin(uint column)
+uint x_begin(uint x_row)
 {
-	return (FIRST_ROW + column) * (args.stride_x / 4);
+	return x_row * (args.stride_x / 4);
 }
 
-void store(uint out_row, uint column, float sum)
+void store(uint out_row, uint x_row, float sum)
 {
-	uint row = FIRST_ROW + column;
 	if (args.has_bias != 0)
 		sum += bias[out_row];
 	sum *= args.scale;
 	if (args.has_residual != 0)
-		sum += residual[row * args.stride_residual + out_row];
-	result[row * args.stride_out + out_row] = softcapped(sum, args.softcap);
+		sum += residual[x_row * args.stride_residual + out_row];
+	result[x_row * args.stride_out + out_row] = softcapped(sum, args.softcap);
 }
 
 void main()
 {
-	if (FIRST_ROW < args.n_rows)
-		matvec(0, min(args.n_rows - FIRST_ROW, COLUMNS));
+	uint x_row = gl_WorkGroupID.z * COLUMNS;
+	if (x_row < args.n_rows)
+		matvec(0, x_row, min(x_row + COLUMNS, args.n_rows));
 }

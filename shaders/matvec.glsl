@@ -13,10 +13,10 @@
 #define ROWS      4 /* of a team */
 #define TEAM_SIZE 16 /* without subgroups */
 
-/* Where row `column` of this workgroup begins in x, in vec4s. */
-uint x_begin(uint column);
+/* Where a row of x begins, in vec4s. */
+uint x_begin(uint x_row);
 
-void store(uint out_row, uint column, float sum);
+void store(uint out_row, uint x_row, float sum);
 
 #ifdef LP_SUBGROUP
 /* Lanes are counted, for a driver may leave some of gl_SubgroupSize empty. */
@@ -74,15 +74,55 @@ vec4 partial_sums(uint first_row, uint first, uint x_at)
 }
 
 #ifdef COLUMNS
-#define COLUMNS_FEW 1
-shared vec4 column_sums[MATVEC_COLUMNS][64];
+#define COLUMNS_FEW  1
+#define COLUMN_SLOTS MATVEC_COLUMNS
+shared vec4 column_sums[COLUMN_SLOTS][64];
 
-/* The same for n_columns rows of x, to column_sums; the weights of a unit are decoded once. */
-void partial_columns(uint first_row, uint first, uint n_columns)
+#ifdef LP_SUBGROUP
+void columns_begin()
+{
+}
+
+void columns_end(uint x_row, uint x_end)
+{
+}
+
+vec4 column_sum(uint row)
+{
+	return team_sum(column_sums[row % COLUMN_SLOTS][gl_LocalInvocationIndex]);
+}
+#else
+void columns_begin()
+{
+	barrier(); /* everyone has read the sums before these */
+}
+
+/* team_sum for all rows of x at once. */
+void columns_end(uint x_row, uint x_end)
+{
+	uint at = gl_LocalInvocationIndex;
+	barrier();
+	for (uint n = TEAM_SIZE / 2; n > 0; n /= 2) {
+		for (uint row = x_row; row < x_end && lane < n; row++)
+			column_sums[row % COLUMN_SLOTS][at] +=
+				column_sums[row % COLUMN_SLOTS][at + n];
+		barrier();
+	}
+}
+
+vec4 column_sum(uint row)
+{
+	return column_sums[row % COLUMN_SLOTS][team * TEAM_SIZE];
+}
+#endif
+
+/* The same for rows x_row .. x_end - 1 of x, to column_sums; the weights of a unit are decoded once. */
+void partial_columns(uint first_row, uint first, uint x_row, uint x_end)
 {
 	uint n_units = (args.n_in + UNIT - 1) / UNIT, at = gl_LocalInvocationIndex;
-	for (uint c = 0; c < n_columns; c++)
-		column_sums[c][at] = vec4(0);
+	columns_begin();
+	for (uint row = x_row; row < x_end; row++)
+		column_sums[row % COLUMN_SLOTS][at] = vec4(0);
 	for (uint unit = lane; unit < n_units; unit += n_lanes) {
 		vec4 w[ROWS][8];
 		for (uint r = 0; r < ROWS; r++) {
@@ -92,34 +132,34 @@ void partial_columns(uint first_row, uint first, uint n_columns)
 			unit_mask(w[r], unit, args.n_in);
 #endif
 		}
-		for (uint c = 0; c < n_columns; c++) {
-			uint x_at = x_begin(c) + unit * 8;
+		for (uint row = x_row; row < x_end; row++) {
+			uint x_at = x_begin(row) + unit * 8;
 			vec4 sum = vec4(0);
 			for (uint k = 0; k < 8; k++) {
 				vec4 xs = x[x_at + k];
 				for (uint r = 0; r < ROWS; r++)
 					sum[r] += dot(w[r][k], xs);
 			}
-			column_sums[c][at] += sum;
+			column_sums[row % COLUMN_SLOTS][at] += sum;
 		}
 	}
+	columns_end(x_row, x_end);
 }
 #else
 #define COLUMNS 1
 #define COLUMNS_FEW 0
 #endif
 
-/* Takes one row of x's sums of this team's outputs. */
-void team_store(uint first, uint end, uint column, vec4 sums)
+/* Takes this team's sums for one row of x. */
+void team_store(uint first, uint end, uint x_row, vec4 sums)
 {
-	sums = team_sum(sums);
 	if (lane < ROWS && first + lane < end)
-		store(first + lane, column, sums[lane]);
+		store(first + lane, x_row, sums[lane]);
 }
 
-/* This workgroup's outputs, for n_columns <= COLUMNS rows of x, of the matrix whose rows begin at first_row
- * of the weights. */
-void matvec(uint first_row, uint n_columns)
+/* This workgroup's outputs, for rows x_row .. x_end - 1 of x, of the matrix whose rows begin at first_row of
+ * the weights. */
+void matvec(uint first_row, uint x_row, uint x_end)
 {
 	uint first = flat_group() * OUTPUTS_PER_GROUP;
 	uint end = min(first + OUTPUTS_PER_GROUP, args.n_out);
@@ -127,13 +167,14 @@ void matvec(uint first_row, uint n_columns)
 	for (uint pass = first; pass < end; pass += ROWS * n_teams) {
 		uint out_row = pass + ROWS * team;
 		if (COLUMNS == 1) {
-			team_store(out_row, end, 0, partial_sums(first_row, out_row, x_begin(0)));
+			vec4 sums = partial_sums(first_row, out_row, x_begin(x_row));
+			team_store(out_row, end, x_row, team_sum(sums));
 			continue;
 		}
 #if COLUMNS_FEW
-		partial_columns(first_row, out_row, n_columns);
-		for (uint c = 0; c < n_columns; c++)
-			team_store(out_row, end, c, column_sums[c][gl_LocalInvocationIndex]);
+		partial_columns(first_row, out_row, x_row, x_end);
+		for (uint row = x_row; row < x_end; row++)
+			team_store(out_row, end, row, column_sum(row));
 #endif
 	}
 }

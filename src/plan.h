@@ -212,7 +212,12 @@ void plan_kv_copy(
 	struct plan *p, const struct kv_layer *kv, const struct kv_shape *shape, bool has_window);
 
 /* Moves positions of a layer's cache; the plan's step holds shift_rows.  magnitude: length of the pairs
- * of the rope table. */
+ * of the rope table.  Each move rounds the keys again; of random keys are lost (root mean square):
+ *     moves      1     10     50
+ *     q8_0    0.6 %    2 %    4 %
+ *     q4_0      9 %   25 %  100 %
+ * and by f16 no more than 0.002 of the largest, 0.004, 0.006.  Turns smaller than a rounding get lost
+ * altogether: many small moves lose more than a few large ones. */
 void plan_kv_shift(struct plan *p, const struct kv_layer *kv, const struct kv_shape *shape,
 	const struct rope *rope, float magnitude);
 

@@ -1,6 +1,7 @@
 /* Every kernel and weight format on a Vulkan device against the CPU reference, over the case list of
  * src/check.c. */
 #include "check.h"
+#include "op_case.h"
 #include "support.h"
 
 #include <math.h>
@@ -50,18 +51,6 @@ Test(vk_kernels, matvec_without_subgroups)
 
 /* ---- a row of a step is computed alone ---------------------------------------------------------- */
 
-/* Device memory that the host writes directly. */
-static struct view shared(struct backend *b, uint64_t n_bytes, void *bytes_of)
-{
-	struct lap_error err;
-	struct view v = {.n_bytes = n_bytes};
-	cr_assert_eq(b->ops->buffer_create(b, n_bytes, MEMORY_SHARED, "a test", &v.buffer, &err),
-		LAP_OK, "%s", err.text);
-	void *bytes = b->ops->buffer_map(v.buffer);
-	memcpy(bytes_of, &bytes, sizeof bytes);
-	return v;
-}
-
 static struct rows shared_rows(struct backend *b, uint32_t n_rows, uint32_t n, float **floats)
 {
 	struct rows rows = {.n = n, .stride = ROW_STRIDE(n)};
@@ -75,15 +64,6 @@ static void random_floats(float *to, size_t n, uint64_t *state)
 		*state = *state * 6364136223846793005u + 1442695040888963407u;
 		to[i] = (float)((double)(*state >> 32) / 0x80000000u - 1);
 	}
-}
-
-static void run_plan(struct backend *b, struct runnable *r)
-{
-	struct lap_error err;
-	uint64_t ticket;
-	b->ops->begin(r);
-	cr_assert_eq(b->ops->run(b, r, 1, &ticket, &err), LAP_OK, "%s", err.text);
-	cr_assert_eq(b->ops->wait(b, ticket, &err), LAP_OK, "%s", err.text);
 }
 
 struct rows_case {
