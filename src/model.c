@@ -10,6 +10,9 @@
 #include "args.h"
 
 #define MAX_NAME 128 /* bytes of a key or tensor name that we look up */
+/* What no layer does without: q, k and v in one, its output, and two matrices of its FFN.  So a count of
+ * layers, for which memory is taken before they are read, cannot be much larger than the file. */
+#define MIN_LAYER_TENSORS 4
 
 struct reader {
 	const struct gguf *g;
@@ -255,9 +258,12 @@ static enum lap_status check_hparams(const struct reader *r)
 {
 	const struct hparams *h = r->h;
 	const char *arch = r->arch->name;
-	if (h->n_layer > r->g->n_tensors)
-		return BAD(r, "%s.block_count is %u, but the file has %llu tensors for them all",
-			arch, h->n_layer, (ull)r->g->n_tensors);
+	if (h->n_layer > r->g->n_tensors / MIN_LAYER_TENSORS)
+		return BAD(r,
+			"%s.block_count is %u, but the file has %llu tensors for them all, "
+			"expected "
+			"at least %d for each",
+			arch, h->n_layer, (ull)r->g->n_tensors, MIN_LAYER_TENSORS);
 	if (h->n_ctx_train == 0 || h->rope_ctx_train == 0)
 		return BAD(r, "%s.%s is 0, expected at least 1", arch,
 			h->n_ctx_train ? "rope.scaling.original_context_length" : "context_length");

@@ -365,6 +365,10 @@ Test(model, integers_out_of_range)
 		const char *words;
 	} cases[] = {
 		{"llama.block_count", 4, "the tensor blk.2.attn_norm.weight is missing"},
+		{"llama.block_count", 5, "the tensor blk.2.attn_norm.weight is missing"},
+		{"llama.block_count", 6,
+			"block_count is 6, but the file has 21 tensors for them all, expected at "
+			"least 4 for each"},
 		{"llama.block_count", 22, "block_count is 22, but the file has 21 tensors"},
 		{"llama.block_count", UINT32_MAX, "block_count is 4294967295"},
 		{"llama.context_length", 0, "context_length is 0"},
