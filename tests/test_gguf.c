@@ -249,13 +249,30 @@ Test(gguf, other_kinds_of_file_are_named)
 	expect_bytes_refused(BYTES(""), "the file is empty");
 	expect_bytes_refused(BYTES("GG"), "the file has 2 bytes");
 	expect_bytes_refused(BYTES("version https://git-lfs.github.com/spec/v1\noid sha256:0"),
-		"a Git LFS pointer");
+		"a Git LFS pointer, not the model itself: fetch it");
+	expect_bytes_refused(BYTES("version https://git-lfs.github.com/spec/v1\noid sha256:0\n"
+				   "size 4683074240\n"),
+		"a Git LFS pointer to 4683074240 bytes, not the model itself: fetch it");
+	expect_bytes_refused(BYTES("version https://git-lfs.github.com/spec/v1\nsize "
+				   "99999999999999999999999\n"),
+		"a Git LFS pointer, not");
 	expect_bytes_refused(BYTES("<!DOCTYPE html><html>"), "a web page");
 	expect_bytes_refused(BYTES("\n\n <HTML lang=en>"), "a web page");
 	expect_bytes_refused(BYTES("\x40\0\0\0\0\0\0\0{\"weight\":"), "a safetensors file");
 	expect_bytes_refused(BYTES("PK\x03\x04....."), "a zip archive");
 	expect_bytes_refused(BYTES("\x80\x02}q"), "a Python pickle");
+	expect_bytes_refused(BYTES("\x80\x04\x95\0"), "a Python pickle");
 	expect_bytes_refused(BYTES("tjgg\x03\0\0\0"), "from before GGUF");
+	expect_bytes_refused(BYTES("lmgg\0\x7D\0\0"), "from before GGUF");
+	expect_bytes_refused(BYTES("fmgg\x01\0\0\0"), "from before GGUF");
+	expect_bytes_refused(BYTES("algg\x01\0\0\0"), "a LoRA adapter from before GGUF");
+	expect_bytes_refused(BYTES("\x89HDF\r\n\x1A\n"), "an HDF5 file");
+	expect_bytes_refused(BYTES("\x02\0\0\0\x13\0\0\0blk.0.attn_k.weight\x08\0\0\0"),
+		"an importance matrix (imatrix)");
+	expect_bytes_refused(BYTES("\x02\0\0\0\x14\0\0\0blk.0.attn_k.weight\x08\0\0\0"),
+		"02 00 00 00, expected \"GGUF\"");
+	expect_bytes_refused(BYTES("Entry not found"), "a short text, not the model itself");
+	expect_bytes_refused(BYTES("{\"error\": \"Repository not found\"}"), "a short text");
 	expect_bytes_refused(BYTES("\xFD\x37zXZ\0"), "compressed with xz");
 	expect_bytes_refused(BYTES("FUGG\0\0\0\x03"), "a big-endian GGUF file");
 	expect_bytes_refused(BYTES("GGUF\0\0\0\x03\0\0\0\0"), "a big-endian GGUF file");
@@ -265,6 +282,27 @@ Test(gguf, other_kinds_of_file_are_named)
 		BYTES("GGUF\x04\0\0\0\0\0\0\0\0\0\0\0"), "GGUF version 4, expected 2 or 3");
 	expect_bytes_refused(BYTES("GGUF\0\0\0\0\0\0\0\0\0\0\0\0"), "GGUF version 0");
 	expect_bytes_refused(BYTES("GGUX\x03\0\0\0"), "47 47 55 58, expected \"GGUF\"");
+}
+
+/* Two files in one, whatever lies between the two; a word that only looks like a second file is none. */
+Test(gguf, a_second_file_behind_the_first)
+{
+	struct text one = builder_file(new_builder());
+	char words[64];
+	for (size_t gap = 0; gap <= 4096; gap = gap * 4 + 1) {
+		static const char zeros[4096];
+		struct text two = {0};
+		cr_assert(text_append(&two, one.data, one.n) && text_append(&two, zeros, gap));
+		snprintf(words, sizeof words, "a second GGUF file begins at byte %zu of", two.n);
+		cr_assert(text_append(&two, one.data, one.n));
+		expect_bytes_refused(two.data, two.n, words);
+		two.data[one.n + gap + 4] = 4; /* a version that nobody wrote */
+		struct gguf *g;
+		cr_expect_eq(gguf_open(two.data, two.n, "x", &g, NULL), LAP_OK);
+		gguf_close(g);
+		text_free(&two);
+	}
+	text_free(&one);
 }
 
 Test(gguf, nobody_needs_the_message)
