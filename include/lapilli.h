@@ -125,7 +125,8 @@ struct lap_model_options {
 };
 
 /* Opens a GGUF file (version 2 or 3), checks all of it, and uploads the weights.  The format:
- * github.com/ggml-org/ggml, docs/gguf.md.  Errors: LAP_IO, LAP_BAD_MODEL, LAP_NO_DEVICE,
+ * github.com/ggml-org/ggml, docs/gguf.md.  Of a model that was split (NAME-00001-of-00003.gguf), any
+ * part opens the whole: the others lie beside it, or beside what it links to.  Errors: LAP_IO, LAP_BAD_MODEL, LAP_NO_DEVICE,
  * LAP_NO_MEMORY, LAP_DEVICE_LOST.  Close after its sessions. */
 LAP_API enum lap_status lap_model_open(const char *path, const struct lap_model_options *options,
 	struct lap_model **model, struct lap_error *err);
@@ -158,7 +159,8 @@ struct lap_model_info {
 	uint64_t n_weights;    /* parameters */
 	uint64_t weight_bytes; /* of all tensors */
 	uint64_t step_bytes;   /* of the weights that one decode step reads */
-	uint64_t file_bytes;
+	uint64_t file_bytes;   /* of all files */
+	uint32_t n_files;      /* 1, or the parts of a split model */
 	uint32_t n_tensors;
 	const struct lap_tensor_info *tensors;
 	const struct lap_device *device; /* NULL for "cpu" and vocab_only */

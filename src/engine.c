@@ -1,4 +1,4 @@
-/* Opening a model: file, directory, tokenizer, shapes, device, weights, in this order, so that
+/* Opening a model: files, directory, tokenizer, shapes, device, weights, in this order, so that
  * whatever is wrong with a file is said before anything is uploaded. */
 #include "engine.h"
 
@@ -279,6 +279,7 @@ static enum lap_status fill_info(struct lap_model *m, const char *path, struct l
 	info->tokenizer = string_of_key(m, "tokenizer.ggml.model");
 	info->pre_tokenizer = string_of_key(m, "tokenizer.ggml.pre");
 	info->gguf_version = g->version;
+	info->n_files = m->split.n_files;
 	info->file_bytes = g->n_file_bytes;
 	info->bos = info->eos = -1;
 	if (m->tokenizer) {
@@ -350,12 +351,15 @@ static enum lap_status open_backend(
 	return vk_open(&vk, &m->backend, err);
 }
 
-static enum lap_status open_bytes(struct lap_model *m, const void *bytes, uint64_t n_bytes,
-	const char *path, const struct lap_model_options *options, struct lap_error *err)
+/* bytes NULL: of the file `path`. */
+static enum lap_status open_parts(struct lap_model *m, const char *path, const void *bytes,
+	uint64_t n_bytes, const struct lap_model_options *options, struct lap_error *err)
 {
 	double start = clock_seconds();
 	m->log = (struct log){options->log, options->user};
-	enum lap_status status = gguf_open(bytes, n_bytes, path, &m->gguf, err);
+	enum lap_status status = bytes ? split_open_memory(bytes, n_bytes, path, &m->split, err)
+				       : split_open(path, &m->split, err);
+	m->gguf = m->split.gguf;
 	if (!status && options->n_overrides)
 		status = gguf_override(m->gguf, options->overrides, options->n_overrides, err);
 	if (!status && gguf_find(m->gguf, "tokenizer.ggml.model"))
@@ -395,14 +399,8 @@ static enum lap_status open_model(const char *path, const void *bytes, uint64_t 
 	struct lap_model *m = calloc(1, sizeof(*m));
 	if (!m)
 		return fail_memory(err, "a model", sizeof(*m));
-	enum lap_status status = LAP_OK;
-	if (!bytes) {
-		status = file_map(path, &m->file, err);
-		bytes = m->file.data ? (const void *)m->file.data : "";
-		n_bytes = m->file.n_bytes;
-	}
-	if (!status)
-		status = open_bytes(m, bytes, n_bytes, path, options ? options : &defaults, err);
+	enum lap_status status =
+		open_parts(m, path, bytes, n_bytes, options ? options : &defaults, err);
 	if (status) {
 		lap_model_close(m);
 		return status;
@@ -420,7 +418,7 @@ enum lap_status lap_model_open(const char *path, const struct lap_model_options 
 enum lap_status lap_model_open_memory(const void *bytes, uint64_t n_bytes, const char *name,
 	const struct lap_model_options *options, struct lap_model **model, struct lap_error *err)
 {
-	return open_model(name, bytes, n_bytes, options, model, err);
+	return open_model(name, bytes ? bytes : "", n_bytes, options, model, err);
 }
 
 void lap_model_close(struct lap_model *m)
@@ -432,8 +430,7 @@ void lap_model_close(struct lap_model *m)
 		m->backend->ops->close(m->backend);
 	model_destroy(m->model);
 	tokenizer_destroy(m->tokenizer);
-	gguf_close(m->gguf);
-	file_unmap(&m->file);
+	split_close(&m->split);
 	for (uint32_t i = 0; i < m->n_strings; i++)
 		free(m->strings[i]);
 	free(m->tensors);
@@ -453,10 +450,13 @@ enum lap_status engine_tokenizer(
 	*tokenizer = m->tokenizer;
 	if (m->tokenizer)
 		return LAP_OK;
-	return fail(err, LAP_BAD_MODEL,
-		"%s has no tokenizer: tokenizer.ggml.model is missing, expected \"llama\", "
-		"\"gpt2\" or \"bert\"",
-		m->info.path);
+	enum lap_status status = model_check_kind(m->gguf, err);
+	return status ? status
+		      : fail(err, LAP_BAD_MODEL,
+				"%s has no tokenizer: tokenizer.ggml.model is missing, expected "
+				"\"llama\", "
+				"\"gpt2\" or \"bert\"",
+				m->info.path);
 }
 
 enum lap_status lap_tokenize(const struct lap_model *model, const char *text, size_t n_bytes,

@@ -47,6 +47,7 @@ static const struct room {
 	{"src/template", 20, "chat template"},
 	{"src/sampler.", 20, "sampler"},
 	{"src/gguf.", 10, "formats"},
+	{"src/split.", 10, "formats"},
 	{"src/weight.", 10, "formats"},
 	{"src/kv.", 20, "cells of the KV cache"},
 	{"src/weight_iq.", 10, "formats"},
