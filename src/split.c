@@ -23,12 +23,6 @@ typedef unsigned long long ull; /* what printf's %llu takes */
 
 /* ---- names ------------------------------------------------------------------------------------- */
 
-/* "PREFIX-00002-of-00003.gguf": PREFIX, with the folder, is the first n_prefix bytes of the path. */
-struct part_name {
-	size_t n_prefix;
-	uint32_t number, count; /* 2, 3 */
-};
-
 static bool read_digits(const char *s, uint32_t *value)
 {
 	*value = 0;
@@ -40,7 +34,7 @@ static bool read_digits(const char *s, uint32_t *value)
 	return true;
 }
 
-static bool read_part_name(const char *path, struct part_name *name)
+bool split_read_name(const char *path, struct split_name *name)
 {
 	static const char of[] = "-of-", ending[] = ".gguf";
 	const size_t n_of = sizeof of - 1, n_ending = sizeof ending - 1;
@@ -101,7 +95,7 @@ static enum lap_status open_file(
  * numbers. */
 struct places {
 	char *paths[1 + MOST_LINKS];
-	struct part_name names[1 + MOST_LINKS];
+	struct split_name names[1 + MOST_LINKS];
 	unsigned n;
 };
 
@@ -135,7 +129,7 @@ static void find_places(const char *path, struct places *places)
 	char *at = strdup(path);
 	for (int i = 0; at && i <= MOST_LINKS; i++) {
 		char *next = read_link(at);
-		if (read_part_name(at, &places->names[places->n]))
+		if (split_read_name(at, &places->names[places->n]))
 			places->paths[places->n++] = at;
 		else
 			free(at);
@@ -148,7 +142,7 @@ static void find_places(const char *path, struct places *places)
 static const char *part_path(
 	const struct places *places, unsigned place, uint32_t number, struct text *path)
 {
-	const struct part_name *name = &places->names[place];
+	const struct split_name *name = &places->names[place];
 	text_free(path);
 	bool ok = text_printf(path, "%.*s-%05u-of-%05u.gguf", (int)name->n_prefix,
 		places->paths[place], number, name->count);
@@ -267,7 +261,7 @@ static enum lap_status open_parts(
 			"expected "
 			"NAME-%05llu-of-%05u.gguf",
 			(ull)index + 1, n_parts, (ull)index + 1, n_parts);
-	const struct part_name *name = &p->places.names[0];
+	const struct split_name *name = &p->places.names[0];
 	status = check_numbers(p, g, name->number, name->count);
 	if (status)
 		return status;

@@ -9,6 +9,15 @@
 
 #include "gguf.h"
 
+/* "PREFIX-00002-of-00003.gguf": PREFIX, with the folder, is the first n_prefix bytes of the path. */
+struct split_name {
+	size_t n_prefix;
+	uint32_t number, count; /* 2, 3 */
+};
+
+/* False when the path names no part. */
+bool split_read_name(const char *path, struct split_name *name);
+
 struct split {
 	struct gguf *gguf; /* of all parts: keys of the first, tensors of all */
 	struct mapped_file

@@ -14,6 +14,7 @@
 
 #include "base.h"
 #include "console.h"
+#include "gguf_builder.h"
 #include "support.h"
 
 /* ---- running it ------------------------------------------------------------------------------ */
@@ -184,8 +185,66 @@ Test(command, files_that_are_not_there_or_no_models)
 	expect_failure(run("-m", page, "-p", "a", CPU), 5, "page.gguf");
 	expect_failure(run("info", "-m", page), 5, "page.gguf");
 	expect_failure(run("tokenize", "-m", page, "-p", "a"), 5, "page.gguf");
-	expect_failure(run("-m", scratch_path("."), "-p", "a"), 8, "directory");
+	const char *folder = scratch("empty");
+	cr_assert_eq(mkdir(folder, 0700), 0);
+	expect_failure(run("-m", folder, "-p", "a"), 8, "directory");
+	expect_failure(run("info", "-hf", "no"), 2, "expected USER/REPO");
 	expect_failure(run("-dev", "no such device", "-n", "1"), 4, "no such device");
+}
+
+/* Makes the folders above a path. */
+static void make_folders(char *path)
+{
+	for (char *slash = path + 1; (slash = strchr(slash, '/')); slash++) {
+		*slash = '\0';
+		cr_assert(mkdir(path, 0700) == 0 || errno == EEXIST);
+		*slash = '/';
+	}
+}
+
+Test(command, models_by_name)
+{
+	struct text path = {0};
+	cr_assert(text_printf(&path, "%s/hub/models--a--austen-GGUF/snapshots/1/austen-Q8_0.gguf",
+		scratch("home")));
+	make_folders(path.data);
+	cr_assert_eq(symlink(source_path("models/austen.gguf"), path.data), 0);
+	setenv("HF_HOME", scratch("home"), 1);
+	static const char *const names[][2] = {{"-hf", "a/austen-GGUF:q8_0"}, {"-m", "austen"}};
+	for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
+		struct result r = run("info", "--json", names[i][0], names[i][1]);
+		json_t *json = parse_json(&r);
+		cr_expect_str_eq(json_string_value(json_object_get(json, "path")), path.data);
+		cr_expect_eq(number_at(json, "files", NULL), 1);
+		json_decref(json);
+		release(&r);
+	}
+	struct result r = run("tokenize", "--ids", "-v", "-p", "a", "-hf", "a/austen-GGUF");
+	cr_expect(r.status == 0 && strstr(r.err, path.data), "%s", r.err);
+	release(&r);
+	expect_failure(run("-hf", "a/austen-GGUF:Q4_0", "-p", "a", CPU), 8, "austen-Q8_0.gguf");
+	expect_failure(run("tokenize", "-m", "jane", "-p", "a"), 8, "Hugging Face hub (");
+	text_free(&path);
+}
+
+Test(command, files_that_go_with_a_model)
+{
+	struct builder *b = calloc(1, sizeof *b);
+	cr_assert(b);
+	builder_string(b, "general.architecture", "clip");
+	builder_string(b, "general.type", "mmproj");
+	builder_noise(b, "v.patch_embd.weight", 8, 8, 1);
+	struct text file = builder_file(b);
+	const char *path = write_scratch("vision.gguf", file.data, file.n);
+	expect_failure(run("-m", path, "-p", "a", CPU), 5, "(mmproj)");
+	expect_failure(run("tokenize", "-m", path, "-p", "a"), 5, "(mmproj)");
+	struct result r = run("info", "-m", path);
+	cr_expect_eq(r.status, 0, "%s", r.err);
+	cr_expect(strstr(r.out, "(mmproj), expected the language model beside it"), "%s", r.out);
+	release(&r);
+	text_free(&file);
+	builder_free(b);
+	free(b);
 }
 
 /* ---- generate -------------------------------------------------------------------------------- */
