@@ -104,7 +104,8 @@ Test(locate, folders)
 	expect_file(below("one"), NULL, NULL, "one/model.gguf");
 	put("two/a-Q4_K_M.gguf", "");
 	put("two/b-Q8_0.gguf", "");
-	expect_none("two", NULL, NULL, LAP_USAGE, "several files fit, expected one");
+	expect_none(
+		"two", NULL, NULL, LAP_USAGE, "several files fit, expected one, name its path: a-");
 	expect_none("two", NULL, NULL, LAP_USAGE, "a-Q4_K_M.gguf, b-Q8_0.gguf");
 	put("parts/m-00002-of-00003.gguf", "");
 	put("parts/m-00001-of-00003.gguf", "");
@@ -335,6 +336,8 @@ Test(locate, a_miss_names_every_place)
 		expect_none("qwen3:8b", NULL, NULL, LAP_IO, words);
 		expect_none(NULL, "Qwen/qwen3-GGUF:Q4_0", NULL, LAP_IO, words);
 	}
+	expect_none(
+		NULL, "Qwen/qwen3", NULL, LAP_IO, "cannot find Qwen/qwen3: no model of that name");
 	expect_none("qwen3", NULL, NULL, LAP_IO, "(/usr/share/ollama/.ollama/models)");
 }
 

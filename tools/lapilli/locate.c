@@ -586,11 +586,11 @@ static enum lap_status refuse_several(
 {
 	struct text list = {0};
 	f->no_memory = !list_candidates(f, quant, &list) || f->no_memory;
-	enum lap_status status = fail(err, LAP_USAGE,
-		"%s: several files fit, expected one: name its path, its quant (-hf "
-		"USER/REPO:QUANT) or "
-		"itself (-hff FILE): %s",
-		shown, list.data ? list.data : "");
+	const char *how = *f->request.name
+		? ", name its quant (-hf USER/REPO:QUANT) or itself (-hff FILE)"
+		: ", name its path";
+	enum lap_status status = fail(err, LAP_USAGE, "%s: several files fit, expected one%s: %s",
+		shown, how, list.data ? list.data : "");
 	text_free(&list);
 	return status;
 }
@@ -644,7 +644,7 @@ static enum lap_status look_in(struct finder *f, const struct place *place, cons
 }
 
 static enum lap_status look_everywhere(
-	struct finder *f, const char *shown, struct text *path, struct lap_error *err)
+	struct finder *f, const char *shown, bool is_repo, struct text *path, struct lap_error *err)
 {
 	enum lap_status status = LAP_OK;
 	const char *decided = "";
@@ -668,9 +668,9 @@ static enum lap_status look_everywhere(
 	if (f->near.data)
 		return fail(err, LAP_IO, "cannot find %s: of that model there are %s", shown,
 			f->near.data);
-	return fail(err, LAP_IO,
-		"cannot find %s: no such file, and no model of that name in the caches of %s",
-		shown, f->looked.data ? f->looked.data : "other programs");
+	return fail(err, LAP_IO, "cannot find %s: no %smodel of that name in the caches of %s",
+		shown, is_repo ? "" : "such file, and no ",
+		f->looked.data ? f->looked.data : "other programs");
 }
 
 /* The only model in a folder. */
@@ -707,7 +707,7 @@ static enum lap_status look_for_model(
 		f->request.file = f->request.name;
 		f->request.name = "";
 	}
-	return look_everywhere(f, model, path, err);
+	return look_everywhere(f, model, false, path, err);
 }
 
 enum lap_status locate_model(const char *model, const char *repo, const char *file,
@@ -730,7 +730,7 @@ enum lap_status locate_model(const char *model, const char *repo, const char *fi
 			f.request.file = file;
 			f.request.tag = ""; /* the file says more */
 		}
-		status = look_everywhere(&f, repo, path, err);
+		status = look_everywhere(&f, repo, true, path, err);
 	}
 	drop_candidates(&f);
 	free(f.found);
