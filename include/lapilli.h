@@ -111,6 +111,9 @@ struct lap_model_options {
 	const char *device;
 	bool vocab_only; /* tokenizer and header alone; no device, no weights */
 	bool no_weights; /* all but the weights: for lap_session_memory, not for sessions */
+	/* Look at every weight of the file before anything is computed: LAP_BAD_MODEL when one is a NaN
+	 * or an infinity, with the tensor, the place and how many there are.  Reads the whole file. */
+	bool check_tensors;
 	/* Texts KEY=TYPE:VALUE that set or add keys of the file before they are read (LAP_USAGE when
 	 * one is malformed); TYPE is int, float, bool or str. */
 	const char *const *overrides;
@@ -119,7 +122,7 @@ struct lap_model_options {
 	bool no_pipeline_cache;   /* do not read or write the pipeline cache file */
 	bool validation;          /* load the Khronos validation layer; its words go to the log */
 	lap_log_fn *log;
-	/* Called while weights are uploaded, `fraction` from 0 to 1; false stops (LAP_ERROR). */
+	/* Called while weights are checked and uploaded, `fraction` from 0 to 1; false stops (LAP_ERROR). */
 	bool (*progress)(void *user, double fraction);
 	void *user; /* for log and progress */
 };

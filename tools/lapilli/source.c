@@ -66,6 +66,7 @@ enum lap_status source_model(const struct options *o, enum source_part part,
 			.device = o->device,
 			.vocab_only = part == SOURCE_VOCABULARY,
 			.no_weights = part == SOURCE_NO_WEIGHTS,
+			.check_tensors = o->check_tensors,
 		},
 		model, err);
 	if (status == LAP_NO_DEVICE && !o->device) {
