@@ -255,22 +255,80 @@ LAP_API void lap_session_cancel(struct lap_session *session);
 
 #define LAP_SEED_RANDOM UINT64_MAX
 
-/* Order: repetition, presence and frequency penalties -> temperature -> top_k -> top_p -> min_p ->
- * draw (Hugging Face's order).  Ties at the top_k threshold stay; greedy ties go to the lowest id.
+struct lap_logit_bias {
+	int32_t token;
+	float bias; /* added to the token's logit; -INFINITY: never drawn */
+};
+
+/* How the next token is drawn from the logits.  The steps that have something to do are taken in the
+ * order of `samplers`; a step that it does not name is left out.
+ *     NULL or ""   penalties;dry;temperature;top_n_sigma;top_k;top_p;min_p;typical_p;xtc
+ *     "hf"         penalties;temperature;top_k;top_p;min_p  (Hugging Face's order)
+ *     "llama.cpp"  penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature
+ * What then stays is drawn by its probability.  A truncation keeps or drops tokens of one logit
+ * together: ties at its threshold stay; greedy ties go to the lowest id.  Probabilities are those of
+ * the tokens that stayed so far, at the temperature so far.  Every log-probability that a caller
+ * sees is among all tokens after penalties, bias, DRY and temperature, before truncation.
  * Random numbers: Philox4x32-10 (Salmon et al. 2011), keyed by seed, counted by position.
- * Zeroed: greedy, without penalties.  Penalties are 0 or more, repeat_penalty 1e-6 to 1e6. */
+ * Zeroed: greedy, without penalties. */
 struct lap_sampling {
-	float temperature;                         /* <= 0: greedy */
-	int32_t top_k;                             /* <= 0 or >= n_vocab: off */
-	float top_p;                               /* >= 1: off; <= 0: only the best */
-	float min_p;                               /* <= 0: off */
-	float repeat_penalty;                      /* Keskar et al. 2019; 1 or 0: off */
+	float temperature; /* <= 0: greedy, whatever the order; logits are divided by it */
+	int32_t top_k;     /* the k best; <= 0 or >= n_vocab: off (Fan et al. 2018) */
+	/* The best that together reach this probability; >= 1: off; <= 0: only the best (Holtzman et al.
+	 * 2019) */
+	float top_p;
+	/* Tokens with at least this share of the best one's probability; <= 0: off; >= 1: the best and
+	 * its ties (Nguyen et al. 2024) */
+	float min_p;
+	/* 1e-6 to 1e6: positive logits are divided by it, others multiplied; 1 or 0: off (Keskar et al.
+	 * 2019) */
+	float repeat_penalty;
 	float presence_penalty, frequency_penalty; /* subtracted once / per occurrence; 0: off */
 	int32_t repeat_last_n; /* tokens the penalties look at; 0: none; -1: n_ctx */
 	uint64_t seed;         /* LAP_SEED_RANDOM: drawn from the system and reported */
+
+	const char *samplers; /* the order: names separated by ';', or one of the words above */
+	/* Added behind the penalties where these come first, else before everything; a token named
+	 * twice gets the sum. */
+	const struct lap_logit_bias *logit_bias;
+	size_t n_logit_bias;
+	uint32_t min_keep; /* tokens that top_p, min_p, typical_p and xtc leave at least; 0: 1 */
+
+	/* Tokens whose information -ln p is closest to the expected one, until they reach this
+	 * probability; <= 0 or >= 1: off (Meister et al. 2022, locally typical sampling) */
+	float typical_p;
+	/* Logits within so many standard deviations of the largest; <= 0: off (Tang et al. 2024,
+	 * top-n-sigma) */
+	float top_n_sigma;
+	/* Exclude top choices (p-e-w, oobabooga/text-generation-webui PR 6335): with this probability,
+	 * of the tokens with a probability of at least the threshold only the least likely stays.
+	 * Probability 0, or a threshold above 0.5: off */
+	float xtc_probability, xtc_threshold;
+
+	/* Don't repeat yourself (p-e-w, text-generation-webui PR 5677, as in llama.cpp): a token that
+	 * would continue a repetition of the last n tokens, n >= allowed_length, loses multiplier *
+	 * base^(n - allowed_length), for its longest such n, at most 1e30.  A repetition reaches back to
+	 * the last breaker. */
+	float dry_multiplier;            /* 0: off */
+	float dry_base;                  /* >= 1; 0: 1.75 */
+	uint32_t dry_allowed_length;     /* 0: 2 */
+	int32_t dry_penalty_last_n;      /* tokens it looks at; 0: none; -1: n_ctx */
+	const char *const *dry_breakers; /* texts; NULL: "\n" ":" "\"" "*" ... */
+	size_t n_dry_breakers;           /* ... and with a pointer, 0: none at all */
+
+	/* Mirostat 2 (Basu et al. 2020) in place of the truncations: tokens stay whose surprise -log2 p
+	 * is at most mu; mu starts at 2 tau and is moved by eta times the distance of the drawn token's
+	 * surprise (among those that stayed, as in llama.cpp) from tau. */
+	uint32_t mirostat;                /* 0: off, or 2 */
+	float mirostat_tau, mirostat_eta; /* bits, share; 0: 5 and 0.1 */
+
+	/* Temperature by entropy, from temperature - range to temperature + range: min + (max - min) *
+	 * (entropy / its largest value)^exponent (kalomaze, llama.cpp PR 4972).  Range 0: off */
+	float dynatemp_range, dynatemp_exponent; /* exponent 0: 1 */
 };
 
-/* 0.8, 40, 0.95, 0.05, no penalties over 64 tokens, a random seed. */
+/* 0.8, 40, 0.95, 0.05, no penalties over 64 tokens, a random seed; of the rest the values that switch
+ * it off, and beside them llama.cpp's: XTC threshold 0.1, DRY over n_ctx. */
 LAP_API struct lap_sampling lap_sampling_default(void);
 
 enum lap_finish { LAP_FINISH_STOP, LAP_FINISH_LENGTH, LAP_FINISH_CANCELLED };

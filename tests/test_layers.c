@@ -46,6 +46,7 @@ static const struct room {
 	{"src/wordpiece_table.", 20, "text"},
 	{"src/template", 20, "chat template"},
 	{"src/sampler.", 20, "sampler"},
+	{"src/sampler_", 20, "sampler"},
 	{"src/gguf.", 10, "formats"},
 	{"src/split.", 10, "formats"},
 	{"src/weight.", 10, "formats"},
