@@ -483,7 +483,9 @@ static char *ids_of_text(const char *option, const char *value, const char *inpu
 Test(command, files_byte_for_byte)
 {
 	static const char *const texts[] = {"D: Four\n", "D: Four\n\n", "D: Four", "a\r\nb\r\n",
-		"\xEF\xBB\xBFwith a mark\n", "\n", "", "a\\nb", "\xff\xfe\n", " ", "\t\n "};
+		"\xEF\xBB\xBFwith a mark\n", "\n", "", "a\\nb", "\xff\xfe\n", " ", "\t\n ",
+		/* OB-16 */ "\xE6\xAD", "a\xE2\x80", "\xFF", "\xC0\x80", "\xED\xA0\x80",
+		"\xF4\x90\x80\x80"};
 	for (size_t i = 0; i < ARRAY_COUNT(texts); i++) {
 		size_t n = strlen(texts[i]);
 		const char *path = write_scratch("text", texts[i], n);
@@ -586,8 +588,21 @@ Test(command, tokenize_jsonl)
 	release(&r);
 	release(&in);
 
+	/* A byte 0 in the middle is the same from a file. */
+	path = write_scratch("zero", "a\0b", 3);
+	char *zero = ids_of_text("-f", path, NULL);
+	path = write_scratch("zero-line", "{\"text\": \"a\\u0000b\"}", 20);
+	r = run("tokenize", "--jsonl", path);
+	cr_expect_str_eq(r.out, zero);
+	cr_expect(strchr(zero, ','), "%s", zero);
+	free(zero);
+	release(&r);
+
 	static const char *const wrong[] = {"{\"text\": 5}", "{}", "[]", "{\"text\": \"a\"",
-		"{\"text\": \"a\", \"parse_special\": 1}", "nonsense"};
+		"{\"text\": \"a\", \"parse_special\": 1}", "nonsense",
+		/* OB-16: JSON is UTF-8 */ "{\"text\": \"\xE6\xAD\"}", "{\"text\": \"\xFF\"}",
+		"{\"text\": \"\xC0\x80\"}", "{\"text\": \"\xED\xA0\x80\"}",
+		"{\"text\": \"\xF4\x90\x80\x80\"}"};
 	for (size_t i = 0; i < ARRAY_COUNT(wrong); i++) {
 		char text[128];
 		snprintf(text, sizeof text, "{\"text\": \"a\"}\n%s\n", wrong[i]);
