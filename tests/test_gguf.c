@@ -2,18 +2,13 @@
  *
  * Files are built in memory; each is handed over in an allocation of its exact size, so that a byte
  * read past its end is seen by AddressSanitizer. */
-#include <jansson.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 
 #include "gguf.h"
 #include "gguf_builder.h"
-#include "model.h"
 #include "support.h"
-#include "tokenizer.h"
 
 /* A file in memory that ends where its bytes end. */
 struct opened {
@@ -671,72 +666,4 @@ Test(gguf, malformed_overrides)
 		cr_expect(there == 5 && o.g->n_kv == 1, "the gguf is as it was");
 	}
 	close_file(&o);
-}
-
-/* ---- the generated set of bad files ------------------------------------------------------------ */
-
-/* All that opening a model for generation does before a device is asked. */
-static enum lap_status open_all(const char *path, struct lap_error *err)
-{
-	struct mapped_file file = {0};
-	struct gguf *g = NULL;
-	struct model *m = NULL;
-	struct tokenizer *t = NULL;
-	enum lap_status status = file_map(path, &file, err);
-	if (!status)
-		status = gguf_open(file.data, file.n_bytes, path, &g, err);
-	if (!status)
-		status = model_create(g, &m, err);
-	if (!status)
-		status = tokenizer_create(g, &t, err);
-	tokenizer_destroy(t);
-	model_destroy(m);
-	gguf_close(g);
-	file_unmap(&file);
-	return status;
-}
-
-static void check_bad_file(const char *folder, const char *line)
-{
-	json_t *entry = json_loads(line, 0, NULL);
-	cr_assert(entry, "%s", line);
-	const char *name = json_string_value(json_object_get(entry, "file"));
-	const char *verdict = json_string_value(json_object_get(entry, "verdict"));
-	const char *what = json_string_value(json_object_get(entry, "what"));
-	struct lap_error err = {0};
-	struct text path = {0};
-	cr_assert(text_printf(&path, "%s/%s", folder, name));
-	enum lap_status status = open_all(path.data, &err);
-	if (strcmp(verdict, "accept") == 0)
-		cr_expect_eq(status, LAP_OK, "%s (%s): %s", name, what, err.text);
-	else if (strcmp(verdict, "reject") == 0)
-		cr_expect(status == LAP_BAD_MODEL && err.text[0], "%s (%s): status %d", name, what,
-			status);
-	else
-		cr_expect(
-			status == LAP_OK || status == LAP_BAD_MODEL, "%s: status %d", name, status);
-	text_free(&path);
-	json_decref(entry);
-}
-
-Test(gguf, generated_bad_files)
-{
-	SKIP_WITHOUT("bad_gguf/make_bad_gguf.py");
-	if (system("python3 -c pass >/dev/null 2>&1") != 0)
-		skip_test("no python3");
-	struct text command = {0}, manifest = {0};
-	struct lap_error err = {0};
-	const char *folder = scratch_path("bad_gguf");
-	cr_assert(text_printf(&command, "python3 -B '%s' '%s' >/dev/null",
-		shared_path("bad_gguf/make_bad_gguf.py"), folder));
-	cr_assert_eq(system(command.data), 0, "%s", command.data);
-	text_free(&command);
-	cr_assert(text_printf(&command, "%s/manifest.jsonl", folder));
-	cr_assert_eq(file_read(command.data, &manifest, &err), LAP_OK, "%s", err.text);
-	size_t n_files = 0;
-	for (char *line = strtok(manifest.data, "\n"); line; line = strtok(NULL, "\n"), n_files++)
-		check_bad_file(folder, line);
-	cr_expect_geq(n_files, 35, "%zu files", n_files);
-	text_free(&manifest);
-	text_free(&command);
 }
