@@ -522,6 +522,16 @@ static bool looks_like_imatrix(const struct cursor *c)
 		memcmp(c->data + 8 + n_name - n_ending, ending, (size_t)n_ending) == 0;
 }
 
+/* Space that was reserved for a download. */
+static bool looks_like_zeros(const struct cursor *c)
+{
+	enum { ENOUGH = 4096 }; /* bytes */
+	for (uint64_t i = 0; i < c->n && i < ENOUGH; i++)
+		if (c->data[i])
+			return false;
+	return c->n >= 4;
+}
+
 /* A short text, such as a server sends in place of a file. */
 static bool looks_like_text(const struct cursor *c)
 {
@@ -595,6 +605,9 @@ static const char *other_kind(const struct cursor *c)
 		{looks_like_html, "a web page, not the model itself: the download went wrong"},
 		{looks_like_safetensors, "a safetensors file, expected GGUF: convert the model"},
 		{looks_like_imatrix, "an importance matrix (imatrix), expected a language model"},
+		{looks_like_zeros,
+			"a file of zeros, not the model itself: a download that is not "
+			"finished"},
 		{looks_like_text,
 			"a short text, not the model itself: perhaps a download that "
 			"went wrong"},

@@ -789,7 +789,7 @@ Test(command, info_of_a_vocabulary)
 	cr_expect_eq(number_at(json, "hparams", "n_vocab"), 50257);
 	json_decref(json);
 	release(&r);
-	expect_failure(run("-m", model, "-p", "a", CPU), 5, "");
+	expect_failure(run("-m", model, "-p", "a", CPU), 5, "this is a vocabulary alone");
 }
 
 Test(command, devices)

@@ -266,6 +266,8 @@ Test(gguf, other_kinds_of_file_are_named)
 		"an importance matrix (imatrix)");
 	expect_bytes_refused(BYTES("\x02\0\0\0\x14\0\0\0blk.0.attn_k.weight\x08\0\0\0"),
 		"02 00 00 00, expected \"GGUF\"");
+	expect_bytes_refused(BYTES("\0\0\0\0\0\0\0\0"), "a file of zeros");
+	expect_bytes_refused(BYTES("\0\0\0\0\0\0\0\x01"), "00 00 00 00, expected \"GGUF\"");
 	expect_bytes_refused(BYTES("Entry not found"), "a short text, not the model itself");
 	expect_bytes_refused(BYTES("{\"error\": \"Repository not found\"}"), "a short text");
 	expect_bytes_refused(BYTES("\xFD\x37zXZ\0"), "compressed with xz");

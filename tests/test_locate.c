@@ -11,10 +11,11 @@
 
 static char home[512];
 
+static const char *const variables[] = {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME",
+	"XDG_CACHE_HOME", "LLAMA_CACHE", "OLLAMA_MODELS"};
+
 static void setup(void)
 {
-	static const char *const variables[] = {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME",
-		"XDG_CACHE_HOME", "LLAMA_CACHE", "OLLAMA_MODELS"};
 	snprintf(home, sizeof home, "%s", scratch_path(""));
 	size_t n = strlen(home);
 	snprintf(home + n, sizeof home - n, "home-%ld", (long)getpid());
@@ -339,6 +340,30 @@ Test(locate, a_miss_names_every_place)
 	expect_none(
 		NULL, "Qwen/qwen3", NULL, LAP_IO, "cannot find Qwen/qwen3: no model of that name");
 	expect_none("qwen3", NULL, NULL, LAP_IO, "(/usr/share/ollama/.ollama/models)");
+}
+
+/* docs/files.md has the places of the message, and the variables. */
+Test(locate, the_page_names_every_place)
+{
+	char *page = read_text(source_path("docs/files.md"), NULL);
+	for (size_t i = 0; i < ARRAY_COUNT(variables); i++)
+		cr_expect(strstr(page, variables[i]), "%s", variables[i]);
+	struct text path = {0};
+	struct lap_error err = {0};
+	cr_assert_eq(locate_model("qwen3", NULL, NULL, &path, &err), LAP_IO);
+	unsigned n_places = 0;
+	for (char *open = err.text; (open = strchr(open, '(')); n_places++) {
+		char *place = open + 1, *close = strchr(place, ')'), below_home[512];
+		cr_assert(close);
+		*close = '\0';
+		bool at_home = strncmp(place, home, strlen(home)) == 0;
+		snprintf(below_home, sizeof below_home, "%s%s", at_home ? "`~" : "`",
+			place + (at_home ? strlen(home) : 0));
+		cr_expect(strstr(page, below_home), "%s is not in docs/files.md", below_home);
+		open = close + 1;
+	}
+	cr_expect_geq(n_places, 6);
+	free(page);
 }
 
 Test(locate, options_that_do_not_go_together)

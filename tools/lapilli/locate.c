@@ -538,6 +538,9 @@ static const struct place {
 	{"llama.cpp", look_in_flat, "LLAMA_CACHE", "", true},
 	{"llama.cpp", look_in_flat, "XDG_CACHE_HOME", "/llama.cpp", true},
 	{"llama.cpp", look_in_flat, "HOME", "/.cache/llama.cpp", false},
+#ifdef __APPLE__
+	{"llama.cpp", look_in_flat, "HOME", "/Library/Caches/llama.cpp", false},
+#endif
 	{"ollama", look_in_ollama, "OLLAMA_MODELS", "", true},
 	{"ollama", look_in_ollama, "HOME", "/.ollama/models", false},
 	{"ollama", look_in_ollama, NULL, "/usr/share/ollama/.ollama/models", false},
