@@ -25,6 +25,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -180,7 +181,8 @@ LAP_API const struct lap_model_info *lap_model_info(const struct lap_model *mode
  * add_special: put BOS before and EOS behind, where the model asks for them.
  * parse_special: text that spells a control token ("<|eot_id|>") becomes that token.
  * Bytes that are no UTF-8 are kept: as byte tokens where the vocabulary has them, else as the
- * unknown token. */
+ * unknown token.  A text that spells BOS itself gets a second one in front of it: add_special is for
+ * texts as people write them, lap_chat_tokenize for what a template rendered. */
 LAP_API enum lap_status lap_tokenize(const struct lap_model *model, const char *text,
 	size_t n_bytes, bool add_special, bool parse_special, int32_t **tokens, size_t *n,
 	struct lap_error *err);
@@ -192,6 +194,40 @@ LAP_API enum lap_status lap_detokenize(const struct lap_model *model, const int3
 
 /* True when the token ends a generation (EOS, end of turn, ...). */
 LAP_API bool lap_token_is_end(const struct lap_model *model, int32_t token);
+
+/* ---- chats ----------------------------------------------------------------------------------- */
+
+/* Bytes that the caller keeps; a NULL text is none. */
+struct lap_text {
+	const char *text;
+	size_t n_bytes; /* 0: up to the NUL at its end */
+};
+
+/* A chat and what its template is told.  Zeroed but for the messages: the model's template, as it is
+ * used to ask for an answer. */
+struct lap_chat {
+	struct lap_text messages;      /* JSON: a list, or an object with "messages" and "tools" */
+	struct lap_text tools;         /* JSON: a list, in place of the tools beside the messages */
+	struct lap_text kwargs;        /* JSON: an object of more variables */
+	struct lap_text chat_template; /* Jinja, as Hugging Face runs it; none: the model's */
+	const char *bos, *eos; /* bos_token and eos_token; NULL: the texts of the model's tokens */
+	bool no_generation_prompt; /* end behind the last message */
+	const struct tm *now;      /* for strftime_now; NULL: the local time */
+};
+
+/* The chat as the text that the model was trained on, in *text (NUL-terminated, release with
+ * lap_free), *n_bytes long (it may hold NULs).  model may be NULL when the chat has a template of its
+ * own.  A template sees these inputs and nothing else, and its steps, memory and output are limited.
+ * LAP_ERROR: the model has no template, a JSON text is none, the template fails (with line and column)
+ * or raises an error (its own words alone).  Never half a text. */
+LAP_API enum lap_status lap_chat_render(const struct lap_model *model, const struct lap_chat *chat,
+	char **text, size_t *n_bytes, struct lap_error *err);
+
+/* Tokens of a rendered chat, as lap_tokenize gives them: control tokens are parsed, there is no EOS
+ * behind, and where the model wants a BOS there is one in front, whether the template wrote it or
+ * not. */
+LAP_API enum lap_status lap_chat_tokenize(const struct lap_model *model, const char *text,
+	size_t n_bytes, int32_t **tokens, size_t *n, struct lap_error *err);
 
 /* ---- sessions -------------------------------------------------------------------------------- */
 

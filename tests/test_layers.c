@@ -29,6 +29,7 @@ static const struct room {
 	{"src/generate.", 60, "session"},
 	{"src/engine.", 60, "session"},
 	{"src/breakers.", 60, "session"},
+	{"src/chat.", 60, "session"},
 	{"src/check.", 50, "check"},
 	{"src/check_", 50, "check"},
 	{"src/forward.", 50, "forward"},
