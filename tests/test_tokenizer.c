@@ -1042,10 +1042,10 @@ static char *random_word(size_t n, unsigned n_letters, uint32_t seed)
 	return word;
 }
 
-static void check_plain(const char *file, const char *prefix)
+static void check_plain(const char *path, const char *prefix)
 {
-	struct plain p = plain_open(source_path(file));
-	struct tokenizer *t = open_file(source_path(file));
+	struct plain p = plain_open(path);
+	struct tokenizer *t = open_file(path);
 	for (uint32_t seed = 1; seed <= 13; seed++) {
 		/* The last as long as in OB-15 (b). */
 		size_t n = seed <= 12 ? 1 + seed * 6 : 11035;
@@ -1067,16 +1067,31 @@ static void check_plain(const char *file, const char *prefix)
 
 Test(tokenizer, plain_bpe)
 {
-	check_plain("models/austen.gguf", "");
-	check_plain("tests/vectors/golden/qwen2-plain.gguf", "");
+	check_plain(source_path("models/austen.gguf"), "");
+	check_plain(source_path("tests/vectors/golden/qwen2-plain.gguf"), "");
 }
 
 Test(tokenizer, plain_spm)
 {
-	check_plain("tests/vectors/golden/llama-freqs.gguf", "\u2581");
+	check_plain(source_path("tests/vectors/golden/llama-freqs.gguf"), "\u2581");
+	/* Few letters ever stand side by side in a piece, so that a text falls into parts. */
+	static const char *const parts[] = {"\u2581", "e", "t", "a", "o", "i", "n", "s", "h", "r",
+		"d", "l", "u", "c", "m", "f", "w", "et", "ta", "eta", "oe", "oet", "aa", "aaa",
+		"taoe", "ao", "\u2581t", "\u2581o", "sh", "she"};
+	struct piece pieces[ARRAY_COUNT(parts)];
+	for (size_t i = 0; i < ARRAY_COUNT(parts); i++)
+		pieces[i] = (struct piece){parts[i], 1, -(float)(i * 7 % 19)};
+	builder_pieces(&b, "llama", pieces, ARRAY_COUNT(parts));
+	struct text file = builder_file(&b);
+	builder_free(&b);
+	struct lap_error err = {0};
+	const char *path = scratch_path("parts.gguf");
+	cr_assert_eq(file_write(path, file.data, file.n, &err), LAP_OK, "%s", err.text);
+	text_free(&file);
+	check_plain(path, "\u2581");
 }
 
-/* Words that come again, in texts long enough for their tokens to be kept: the same as word by word. */
+/* Words that come again, in parts long enough for their tokens to be kept: the same as word by word. */
 static void check_repeated_words(const char *file, const char *between)
 {
 	struct tokenizer *t = open_file(source_path(file));
