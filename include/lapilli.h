@@ -25,6 +25,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -111,6 +112,9 @@ struct lap_model_options {
 	const char *device;
 	bool vocab_only; /* tokenizer and header alone; no device, no weights */
 	bool no_weights; /* all but the weights: for lap_session_memory, not for sessions */
+	/* Look at every weight of the file before anything is computed: LAP_BAD_MODEL when one is a NaN
+	 * or an infinity, with the tensor, the place and how many there are.  Reads the whole file. */
+	bool check_tensors;
 	/* Texts KEY=TYPE:VALUE that set or add keys of the file before they are read (LAP_USAGE when
 	 * one is malformed); TYPE is int, float, bool or str. */
 	const char *const *overrides;
@@ -119,13 +123,14 @@ struct lap_model_options {
 	bool no_pipeline_cache;   /* do not read or write the pipeline cache file */
 	bool validation;          /* load the Khronos validation layer; its words go to the log */
 	lap_log_fn *log;
-	/* Called while weights are uploaded, `fraction` from 0 to 1; false stops (LAP_ERROR). */
+	/* Called while weights are checked and uploaded, `fraction` from 0 to 1; false stops (LAP_ERROR). */
 	bool (*progress)(void *user, double fraction);
 	void *user; /* for log and progress */
 };
 
 /* Opens a GGUF file (version 2 or 3), checks all of it, and uploads the weights.  The format:
- * github.com/ggml-org/ggml, docs/gguf.md.  Errors: LAP_IO, LAP_BAD_MODEL, LAP_NO_DEVICE,
+ * github.com/ggml-org/ggml, docs/gguf.md.  Of a model that was split (NAME-00001-of-00003.gguf), any
+ * part opens the whole: the others lie beside it, or beside what it links to.  Errors: LAP_IO, LAP_BAD_MODEL, LAP_NO_DEVICE,
  * LAP_NO_MEMORY, LAP_DEVICE_LOST.  Close after its sessions. */
 LAP_API enum lap_status lap_model_open(const char *path, const struct lap_model_options *options,
 	struct lap_model **model, struct lap_error *err);
@@ -158,7 +163,8 @@ struct lap_model_info {
 	uint64_t n_weights;    /* parameters */
 	uint64_t weight_bytes; /* of all tensors */
 	uint64_t step_bytes;   /* of the weights that one decode step reads */
-	uint64_t file_bytes;
+	uint64_t file_bytes;   /* of all files */
+	uint32_t n_files;      /* 1, or the parts of a split model */
 	uint32_t n_tensors;
 	const struct lap_tensor_info *tensors;
 	const struct lap_device *device; /* NULL for "cpu" and vocab_only */
@@ -175,7 +181,8 @@ LAP_API const struct lap_model_info *lap_model_info(const struct lap_model *mode
  * add_special: put BOS before and EOS behind, where the model asks for them.
  * parse_special: text that spells a control token ("<|eot_id|>") becomes that token.
  * Bytes that are no UTF-8 are kept: as byte tokens where the vocabulary has them, else as the
- * unknown token. */
+ * unknown token.  A text that spells BOS itself gets a second one in front of it: add_special is for
+ * texts as people write them, lap_chat_tokenize for what a template rendered. */
 LAP_API enum lap_status lap_tokenize(const struct lap_model *model, const char *text,
 	size_t n_bytes, bool add_special, bool parse_special, int32_t **tokens, size_t *n,
 	struct lap_error *err);
@@ -187,6 +194,40 @@ LAP_API enum lap_status lap_detokenize(const struct lap_model *model, const int3
 
 /* True when the token ends a generation (EOS, end of turn, ...). */
 LAP_API bool lap_token_is_end(const struct lap_model *model, int32_t token);
+
+/* ---- chats ----------------------------------------------------------------------------------- */
+
+/* Bytes that the caller keeps; a NULL text is none. */
+struct lap_text {
+	const char *text;
+	size_t n_bytes; /* 0: up to the NUL at its end */
+};
+
+/* A chat and what its template is told.  Zeroed but for the messages: the model's template, as it is
+ * used to ask for an answer. */
+struct lap_chat {
+	struct lap_text messages;      /* JSON: a list, or an object with "messages" and "tools" */
+	struct lap_text tools;         /* JSON: a list, in place of the tools beside the messages */
+	struct lap_text kwargs;        /* JSON: an object of more variables */
+	struct lap_text chat_template; /* Jinja, as Hugging Face runs it; none: the model's */
+	const char *bos, *eos; /* bos_token and eos_token; NULL: the texts of the model's tokens */
+	bool no_generation_prompt; /* end behind the last message */
+	const struct tm *now;      /* for strftime_now; NULL: the local time */
+};
+
+/* The chat as the text that the model was trained on, in *text (NUL-terminated, release with
+ * lap_free), *n_bytes long (it may hold NULs).  model may be NULL when the chat has a template of its
+ * own.  A template sees these inputs and nothing else, and its steps, memory and output are limited.
+ * LAP_ERROR: the model has no template, a JSON text is none, the template fails (with line and column)
+ * or raises an error (its own words alone).  Never half a text. */
+LAP_API enum lap_status lap_chat_render(const struct lap_model *model, const struct lap_chat *chat,
+	char **text, size_t *n_bytes, struct lap_error *err);
+
+/* Tokens of a rendered chat, as lap_tokenize gives them: control tokens are parsed, there is no EOS
+ * behind, and where the model wants a BOS there is one in front, whether the template wrote it or
+ * not. */
+LAP_API enum lap_status lap_chat_tokenize(const struct lap_model *model, const char *text,
+	size_t n_bytes, int32_t **tokens, size_t *n, struct lap_error *err);
 
 /* ---- sessions -------------------------------------------------------------------------------- */
 
@@ -256,22 +297,80 @@ LAP_API void lap_session_cancel(struct lap_session *session);
 
 #define LAP_SEED_RANDOM UINT64_MAX
 
-/* Order: repetition, presence and frequency penalties -> temperature -> top_k -> top_p -> min_p ->
- * draw (Hugging Face's order).  Ties at the top_k threshold stay; greedy ties go to the lowest id.
+struct lap_logit_bias {
+	int32_t token;
+	float bias; /* added to the token's logit; -INFINITY: never drawn */
+};
+
+/* How the next token is drawn from the logits.  The steps that have something to do are taken in the
+ * order of `samplers`; a step that it does not name is left out.
+ *     NULL or ""   penalties;dry;temperature;top_n_sigma;top_k;top_p;min_p;typical_p;xtc
+ *     "hf"         penalties;temperature;top_k;top_p;min_p  (Hugging Face's order)
+ *     "llama.cpp"  penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature
+ * What then stays is drawn by its probability.  A truncation keeps or drops tokens of one logit
+ * together: ties at its threshold stay; greedy ties go to the lowest id.  Probabilities are those of
+ * the tokens that stayed so far, at the temperature so far.  Every log-probability that a caller
+ * sees is among all tokens after penalties, bias, DRY and temperature, before truncation.
  * Random numbers: Philox4x32-10 (Salmon et al. 2011), keyed by seed, counted by position.
- * Zeroed: greedy, without penalties.  Penalties are 0 or more, repeat_penalty 1e-6 to 1e6. */
+ * Zeroed: greedy, without penalties. */
 struct lap_sampling {
-	float temperature;                         /* <= 0: greedy */
-	int32_t top_k;                             /* <= 0 or >= n_vocab: off */
-	float top_p;                               /* >= 1: off; <= 0: only the best */
-	float min_p;                               /* <= 0: off */
-	float repeat_penalty;                      /* Keskar et al. 2019; 1 or 0: off */
+	float temperature; /* <= 0: greedy, whatever the order; logits are divided by it */
+	int32_t top_k;     /* the k best; <= 0 or >= n_vocab: off (Fan et al. 2018) */
+	/* The best that together reach this probability; >= 1: off; <= 0: only the best (Holtzman et al.
+	 * 2019) */
+	float top_p;
+	/* Tokens with at least this share of the best one's probability; <= 0: off; >= 1: the best and
+	 * its ties (Nguyen et al. 2024) */
+	float min_p;
+	/* 1e-6 to 1e6: positive logits are divided by it, others multiplied; 1 or 0: off (Keskar et al.
+	 * 2019) */
+	float repeat_penalty;
 	float presence_penalty, frequency_penalty; /* subtracted once / per occurrence; 0: off */
 	int32_t repeat_last_n; /* tokens the penalties look at; 0: none; -1: n_ctx */
 	uint64_t seed;         /* LAP_SEED_RANDOM: drawn from the system and reported */
+
+	const char *samplers; /* the order: names separated by ';', or one of the words above */
+	/* Added behind the penalties where these come first, else before everything; a token named
+	 * twice gets the sum. */
+	const struct lap_logit_bias *logit_bias;
+	size_t n_logit_bias;
+	uint32_t min_keep; /* tokens that top_p, min_p, typical_p and xtc leave at least; 0: 1 */
+
+	/* Tokens whose information -ln p is closest to the expected one, until they reach this
+	 * probability; <= 0 or >= 1: off (Meister et al. 2022, locally typical sampling) */
+	float typical_p;
+	/* Logits within so many standard deviations of the largest; <= 0: off (Tang et al. 2024,
+	 * top-n-sigma) */
+	float top_n_sigma;
+	/* Exclude top choices (p-e-w, oobabooga/text-generation-webui PR 6335): with this probability,
+	 * of the tokens with a probability of at least the threshold only the least likely stays.
+	 * Probability 0, or a threshold above 0.5: off */
+	float xtc_probability, xtc_threshold;
+
+	/* Don't repeat yourself (p-e-w, text-generation-webui PR 5677, as in llama.cpp): a token that
+	 * would continue a repetition of the last n tokens, n >= allowed_length, loses multiplier *
+	 * base^(n - allowed_length), for its longest such n, at most 1e30.  A repetition reaches back to
+	 * the last breaker. */
+	float dry_multiplier;            /* 0: off */
+	float dry_base;                  /* >= 1; 0: 1.75 */
+	uint32_t dry_allowed_length;     /* 0: 2 */
+	int32_t dry_penalty_last_n;      /* tokens it looks at; 0: none; -1: n_ctx */
+	const char *const *dry_breakers; /* texts; NULL: "\n" ":" "\"" "*" ... */
+	size_t n_dry_breakers;           /* ... and with a pointer, 0: none at all */
+
+	/* Mirostat 2 (Basu et al. 2020) in place of the truncations: tokens stay whose surprise -log2 p
+	 * is at most mu; mu starts at 2 tau and is moved by eta times the distance of the drawn token's
+	 * surprise (among those that stayed, as in llama.cpp) from tau. */
+	uint32_t mirostat;                /* 0: off, or 2 */
+	float mirostat_tau, mirostat_eta; /* bits, share; 0: 5 and 0.1 */
+
+	/* Temperature by entropy, from temperature - range to temperature + range: min + (max - min) *
+	 * (entropy / its largest value)^exponent (kalomaze, llama.cpp PR 4972).  Range 0: off */
+	float dynatemp_range, dynatemp_exponent; /* exponent 0: 1 */
 };
 
-/* 0.8, 40, 0.95, 0.05, no penalties over 64 tokens, a random seed. */
+/* 0.8, 40, 0.95, 0.05, no penalties over 64 tokens, a random seed; of the rest the values that switch
+ * it off, and beside them llama.cpp's: XTC threshold 0.1, DRY over n_ctx. */
 LAP_API struct lap_sampling lap_sampling_default(void);
 
 /* LENGTH: n_predict tokens, or a full context.  TIME: max_seconds. */

@@ -1,4 +1,4 @@
-/* Opening a model: file, directory, tokenizer, shapes, device, weights, in this order, so that
+/* Opening a model: files, directory, tokenizer, shapes, device, weights, in this order, so that
  * whatever is wrong with a file is said before anything is uploaded. */
 #include "engine.h"
 
@@ -10,12 +10,97 @@
 #include "build_info.h"
 #include "session_memory.h"
 
+/* ---- progress ---- */
+
+/* Bytes of weights that were looked at or uploaded, of those that will be. */
+struct progress {
+	const struct lap_model_options *options;
+	uint64_t n_done, n_total;
+};
+
+static struct progress progress_start(
+	const struct lap_model *m, const struct lap_model_options *options)
+{
+	struct progress p = {.options = options};
+	bool uploads = !options->no_weights && !options->vocab_only;
+	unsigned n_passes = (options->check_tensors ? 1u : 0u) + (uploads ? 1u : 0u);
+	for (uint64_t i = 0; i < m->gguf->n_tensors; i++)
+		p.n_total += n_passes * m->gguf->tensors[i].n_bytes;
+	return p;
+}
+
+static enum lap_status progress_add(struct progress *p, uint64_t n_bytes, struct lap_error *err)
+{
+	const struct lap_model_options *o = p->options;
+	p->n_done += n_bytes;
+	if (o->progress && !o->progress(o->user, (double)p->n_done / (double)p->n_total))
+		return fail(err, LAP_ERROR, "loading was stopped");
+	return LAP_OK;
+}
+
+/* ---- check_tensors ---- */
+
+/* What is wrong with the weights of a file: the first one, and how many of its tensor. */
+struct damage {
+	const struct gguf_tensor *tensor; /* NULL: nothing */
+	uint64_t first, n_weights, n_tensors;
+	float value;
+};
+
+static enum lap_status check_tensor(const struct gguf_tensor *t, struct damage *damage,
+	struct progress *progress, struct lap_error *err)
+{
+	const struct weight_format *f = weight_format(t->weight);
+	const uint64_t slice = 1 << 20; /* weights between two words on progress */
+	uint64_t n_bad = 0, first = 0;
+	float value = 0;
+	enum lap_status status = LAP_OK;
+	for (uint64_t i = 0; i < t->n_weights && !status; i += slice) {
+		uint64_t n = t->n_weights - i < slice ? t->n_weights - i : slice, at = 0;
+		const uint8_t *blocks = t->data + i / f->block_weights * f->block_bytes;
+		float found = 0;
+		uint64_t n_found = weight_not_finite(t->weight, blocks, n, &at, &found);
+		if (n_found && !n_bad) {
+			first = i + at;
+			value = found;
+		}
+		n_bad += n_found;
+		status = progress_add(progress, n / f->block_weights * f->block_bytes, err);
+	}
+	if (n_bad && damage->n_tensors++ == 0) {
+		damage->tensor = t;
+		damage->first = first;
+		damage->value = value;
+		damage->n_weights = n_bad;
+	}
+	return status;
+}
+
+static enum lap_status check_tensors(
+	const struct lap_model *m, struct progress *progress, struct lap_error *err)
+{
+	const struct gguf *g = m->gguf;
+	struct damage d = {0};
+	enum lap_status status = LAP_OK;
+	for (uint64_t i = 0; i < g->n_tensors && !status; i++)
+		status = check_tensor(&g->tensors[i], &d, progress, err);
+	if (status || !d.tensor)
+		return status;
+	typedef unsigned long long ull;
+	return fail(err, LAP_BAD_MODEL,
+		"%s: %.100s (%s) has %llu weights that are NaN or infinite, expected none; the "
+		"first, "
+		"%g, is in row %llu, column %llu; %llu of %llu tensors have such weights",
+		g->path, d.tensor->name, weight_format(d.tensor->weight)->label, (ull)d.n_weights,
+		(double)d.value, (ull)(d.first / d.tensor->dims[0]),
+		(ull)(d.first % d.tensor->dims[0]), (ull)d.n_tensors, (ull)g->n_tensors);
+}
+
 /* ---- weights ---- */
 
 struct upload {
 	struct lap_model *m;
-	const struct lap_model_options *options;
-	uint64_t n_done, n_total;
+	struct progress *progress;
 };
 
 static bool keep_buffer(struct lap_model *m, struct buffer *buffer)
@@ -71,11 +156,7 @@ static enum lap_status upload_chunk(struct upload *u, const char *name, const ui
 		b->ops->buffer_destroy(b, buffer);
 		return fail_memory(err, name, sizeof(buffer));
 	}
-	u->n_done += n_bytes;
-	if (!status && u->options->progress &&
-		!u->options->progress(u->options->user, (double)u->n_done / (double)u->n_total))
-		return fail(err, LAP_ERROR, "loading was stopped");
-	return status;
+	return status ? status : progress_add(u->progress, n_bytes, err);
 }
 
 static enum lap_status upload_tensor(
@@ -143,15 +224,13 @@ static enum lap_status each_weight(const struct model *model, struct model_weigh
 }
 
 static enum lap_status upload_weights(
-	struct lap_model *m, const struct lap_model_options *options, struct lap_error *err)
+	struct lap_model *m, struct progress *progress, struct lap_error *err)
 {
 	const struct model *model = m->model;
-	struct upload u = {m, options, 0, 0};
+	struct upload u = {m, progress};
 	m->weights.layers = array_alloc(model->h.n_layer, sizeof(*m->weights.layers));
 	if (!m->weights.layers)
 		return fail_memory(err, "the list of layers", model->h.n_layer);
-	for (uint64_t i = 0; i < m->gguf->n_tensors; i++)
-		u.n_total += m->gguf->tensors[i].n_bytes;
 	enum lap_status status = each_weight(model, &m->weights, upload_tensor, &u, err);
 	if (!status && model->tied_output)
 		m->weights.output = m->weights.token_embd;
@@ -279,6 +358,7 @@ static enum lap_status fill_info(struct lap_model *m, const char *path, struct l
 	info->tokenizer = string_of_key(m, "tokenizer.ggml.model");
 	info->pre_tokenizer = string_of_key(m, "tokenizer.ggml.pre");
 	info->gguf_version = g->version;
+	info->n_files = m->split.n_files;
 	info->file_bytes = g->n_file_bytes;
 	info->bos = info->eos = -1;
 	if (m->tokenizer) {
@@ -350,12 +430,15 @@ static enum lap_status open_backend(
 	return vk_open(&vk, &m->backend, err);
 }
 
-static enum lap_status open_bytes(struct lap_model *m, const void *bytes, uint64_t n_bytes,
-	const char *path, const struct lap_model_options *options, struct lap_error *err)
+/* bytes NULL: of the file `path`. */
+static enum lap_status open_parts(struct lap_model *m, const char *path, const void *bytes,
+	uint64_t n_bytes, const struct lap_model_options *options, struct lap_error *err)
 {
 	double start = clock_seconds();
 	m->log = (struct log){options->log, options->user};
-	enum lap_status status = gguf_open(bytes, n_bytes, path, &m->gguf, err);
+	enum lap_status status = bytes ? split_open_memory(bytes, n_bytes, path, &m->split, err)
+				       : split_open(path, &m->split, err);
+	m->gguf = m->split.gguf;
 	if (!status && options->n_overrides)
 		status = gguf_override(m->gguf, options->overrides, options->n_overrides, err);
 	if (!status && gguf_find(m->gguf, "tokenizer.ggml.model"))
@@ -368,12 +451,17 @@ static enum lap_status open_bytes(struct lap_model *m, const void *bytes, uint64
 			(unsigned long long)m->model->n_unused, m->model->unused);
 	if (!status)
 		status = fill_info(m, path, err);
+	struct progress progress = {0};
+	if (!status)
+		progress = progress_start(m, options);
+	if (!status && options->check_tensors)
+		status = check_tensors(m, &progress, err);
 	if (!status && !options->vocab_only) {
 		status = open_backend(m, options, err);
 		if (!status && !options->no_weights)
 			status = engine_check_memory(m, err);
 		if (!status && !options->no_weights) {
-			status = upload_weights(m, options, err);
+			status = upload_weights(m, &progress, err);
 			if (status == LAP_NO_MEMORY)
 				status = explain_upload(m, err);
 		}
@@ -395,14 +483,8 @@ static enum lap_status open_model(const char *path, const void *bytes, uint64_t 
 	struct lap_model *m = calloc(1, sizeof(*m));
 	if (!m)
 		return fail_memory(err, "a model", sizeof(*m));
-	enum lap_status status = LAP_OK;
-	if (!bytes) {
-		status = file_map(path, &m->file, err);
-		bytes = m->file.data ? (const void *)m->file.data : "";
-		n_bytes = m->file.n_bytes;
-	}
-	if (!status)
-		status = open_bytes(m, bytes, n_bytes, path, options ? options : &defaults, err);
+	enum lap_status status =
+		open_parts(m, path, bytes, n_bytes, options ? options : &defaults, err);
 	if (status) {
 		lap_model_close(m);
 		return status;
@@ -420,7 +502,7 @@ enum lap_status lap_model_open(const char *path, const struct lap_model_options 
 enum lap_status lap_model_open_memory(const void *bytes, uint64_t n_bytes, const char *name,
 	const struct lap_model_options *options, struct lap_model **model, struct lap_error *err)
 {
-	return open_model(name, bytes, n_bytes, options, model, err);
+	return open_model(name, bytes ? bytes : "", n_bytes, options, model, err);
 }
 
 void lap_model_close(struct lap_model *m)
@@ -432,8 +514,7 @@ void lap_model_close(struct lap_model *m)
 		m->backend->ops->close(m->backend);
 	model_destroy(m->model);
 	tokenizer_destroy(m->tokenizer);
-	gguf_close(m->gguf);
-	file_unmap(&m->file);
+	split_close(&m->split);
 	for (uint32_t i = 0; i < m->n_strings; i++)
 		free(m->strings[i]);
 	free(m->tensors);
@@ -453,10 +534,13 @@ enum lap_status engine_tokenizer(
 	*tokenizer = m->tokenizer;
 	if (m->tokenizer)
 		return LAP_OK;
-	return fail(err, LAP_BAD_MODEL,
-		"%s has no tokenizer: tokenizer.ggml.model is missing, expected \"llama\", "
-		"\"gpt2\" or \"bert\"",
-		m->info.path);
+	enum lap_status status = model_check_kind(m->gguf, err);
+	return status ? status
+		      : fail(err, LAP_BAD_MODEL,
+				"%s has no tokenizer: tokenizer.ggml.model is missing, expected "
+				"\"llama\", "
+				"\"gpt2\" or \"bert\"",
+				m->info.path);
 }
 
 enum lap_status lap_tokenize(const struct lap_model *model, const char *text, size_t n_bytes,

@@ -8,11 +8,12 @@
 #include "forward.h"
 #include "gguf.h"
 #include "model.h"
+#include "split.h"
 #include "tokenizer.h"
 
 struct lap_model {
-	struct mapped_file file; /* empty when the caller's bytes were given */
-	struct gguf *gguf;
+	struct split split;          /* the files */
+	struct gguf *gguf;           /* that of split */
 	struct tokenizer *tokenizer; /* NULL when the file names none */
 	struct model *model;         /* NULL with vocab_only, as all below */
 	struct backend *backend;

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <float.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -357,6 +358,23 @@ static enum lap_status check_overlap(struct cursor *c)
 	return status;
 }
 
+/* Parts of a split model joined as with cat: behind the data of the first, which ends at `end`, the
+ * magic and a version of the next.  Padding may lie between the two. */
+static enum lap_status check_tail(struct cursor *c, uint64_t end)
+{
+	static const char magic[] = {'G', 'G', 'U', 'F'};
+	const uint64_t head = sizeof magic + 4;
+	for (uint64_t at = end; at - end <= MAX_ALIGNMENT && c->n - at >= head; at++)
+		if (memcmp(c->data + at, magic, sizeof magic) == 0 &&
+			(load(c->data + at + sizeof magic, 4) - 2) <= 1)
+			return BAD(c,
+				"%s: a second GGUF file begins at byte %llu of %llu, expected one: "
+				"parts joined as with cat are no model, leave them as the files "
+				"they were",
+				c->g->path, (ull)at, (ull)c->n);
+	return LAP_OK;
+}
+
 /* Where each tensor's data lies, and that the file holds all of it. */
 static enum lap_status place_tensors(struct cursor *c, const uint64_t *offsets)
 {
@@ -383,7 +401,8 @@ static enum lap_status place_tensors(struct cursor *c, const uint64_t *offsets)
 			"%s: the file has %llu of %llu bytes (" NAME
 			" ends there): it is cut off, or its offsets are wrong",
 			g->path, (ull)c->n, (ull)end, last);
-	return check_overlap(c);
+	enum lap_status status = check_tail(c, end);
+	return status ? status : check_overlap(c);
 }
 
 static enum lap_status read_tensors(struct cursor *c)
@@ -489,34 +508,128 @@ static bool looks_like_html(const struct cursor *c)
 	return false;
 }
 
-/* What a file that does not start with "GGUF" is instead; NULL when we do not know. */
+/* The importance matrices of before GGUF: a number of entries, then of each its name's length, its name,
+ * two numbers and floats. */
+static bool looks_like_imatrix(const struct cursor *c)
+{
+	static const char ending[] = ".weight";
+	const uint64_t n_ending = sizeof ending - 1;
+	if (c->n < 8)
+		return false;
+	uint64_t n_entries = load(c->data, 4), n_name = load(c->data + 4, 4);
+	return n_entries > 0 && n_entries < 1u << 20 && n_name >= n_ending && n_name < 256 &&
+		n_name <= c->n - 8 &&
+		memcmp(c->data + 8 + n_name - n_ending, ending, (size_t)n_ending) == 0;
+}
+
+/* Space that was reserved for a download. */
+static bool looks_like_zeros(const struct cursor *c)
+{
+	enum { ENOUGH = 4096 }; /* bytes */
+	for (uint64_t i = 0; i < c->n && i < ENOUGH; i++)
+		if (c->data[i])
+			return false;
+	return c->n >= 4;
+}
+
+/* A short text, such as a server sends in place of a file. */
+static bool looks_like_text(const struct cursor *c)
+{
+	enum { MOST = 4096 }; /* bytes */
+	if (c->n < 4 || c->n > MOST)
+		return false;
+	for (uint64_t i = 0; i < c->n; i++)
+		if ((c->data[i] < 0x20 && !strchr("\t\r\n", c->data[i])) || c->data[i] == 0x7F ||
+			c->data[i] == 0)
+			return false;
+	return true;
+}
+
+static bool looks_like_safetensors(const struct cursor *c)
+{
+	return c->n >= 10 && c->data[8] == '{' && load(c->data, 8) < (UINT64_C(1) << 32);
+}
+
+/* The file that a Git LFS pointer stands for has this many bytes; 0: the pointer does not say. */
+static uint64_t lfs_size(const struct cursor *c)
+{
+	static const char key[] = "\nsize ";
+	uint64_t size = 0;
+	for (uint64_t at = 0; at + sizeof key - 1 < c->n; at++)
+		if (memcmp(c->data + at, key, sizeof key - 1) == 0) {
+			at += sizeof key - 1;
+			for (; at < c->n && c->data[at] >= '0' && c->data[at] <= '9'; at++)
+				if (!size_mul(size, 10, &size) ||
+					!size_add(size, c->data[at] - (uint64_t)'0', &size))
+					return 0;
+			return size;
+		}
+	return 0;
+}
+
+/* What a file that does not start with "GGUF" is instead, by its first bytes or by its looks; NULL when
+ * we do not know. */
 static const char *other_kind(const struct cursor *c)
 {
+	static const char convert[] = "a GGML file from before GGUF: convert the model again";
+	static const char pickle[] = "a Python pickle (perhaps a PyTorch checkpoint), expected "
+				     "GGUF: convert the model";
 	static const struct {
 		const char *magic, *kind;
 	} kinds[] = {
-		{"FUGG", "a big-endian GGUF file, expected a little-endian one"},
-		{"version https://git-lfs",
-			"a Git LFS pointer, not the model itself: fetch it with \"git lfs pull\""},
-		{"PK\x03\x04", "a zip archive (perhaps a PyTorch checkpoint), expected GGUF"},
-		{"\x80\x02", "a Python pickle (perhaps a PyTorch checkpoint), expected GGUF"},
-		{"lmgg", "a GGML file from before GGUF: convert it again"},
-		{"fmgg", "a GGML file from before GGUF: convert it again"},
-		{"tjgg", "a GGML file from before GGUF: convert it again"},
+		{"FUGG",
+			"a big-endian GGUF file, expected a little-endian one: convert the model "
+			"for this machine"},
+		{"PK\x03\x04",
+			"a zip archive (perhaps a PyTorch checkpoint), expected GGUF: "
+			"convert the model"},
+		{"\x80\x02", pickle},
+		{"\x80\x03", pickle},
+		{"\x80\x04", pickle},
+		{"\x80\x05", pickle},
+		{"lmgg", convert},
+		{"fmgg", convert},
+		{"tjgg", convert},
+		{"algg", "a LoRA adapter from before GGUF, expected a language model"},
+		{"\x89HDF", "an HDF5 file, expected GGUF: convert the model"},
 		{"\x1F\x8B", "compressed with gzip: unpack it first"},
 		{"\xFD"
 		 "7zXZ",
 			"compressed with xz: unpack it first"},
 		{"\x28\xB5\x2F\xFD", "compressed with zstd: unpack it first"},
 	};
+	static const struct {
+		bool (*fits)(const struct cursor *c);
+		const char *kind;
+	} looks[] = {
+		{looks_like_html, "a web page, not the model itself: the download went wrong"},
+		{looks_like_safetensors, "a safetensors file, expected GGUF: convert the model"},
+		{looks_like_imatrix, "an importance matrix (imatrix), expected a language model"},
+		{looks_like_zeros,
+			"a file of zeros, not the model itself: a download that is not "
+			"finished"},
+		{looks_like_text,
+			"a short text, not the model itself: perhaps a download that "
+			"went wrong"},
+	};
 	for (size_t i = 0; i < ARRAY_COUNT(kinds); i++)
 		if (starts_with(c, kinds[i].magic, strlen(kinds[i].magic)))
 			return kinds[i].kind;
-	if (looks_like_html(c))
-		return "a web page, not the model itself: the download went wrong";
-	if (c->n >= 10 && c->data[8] == '{' && load(c->data, 8) < (UINT64_C(1) << 32))
-		return "a safetensors file, expected GGUF";
+	for (size_t i = 0; i < ARRAY_COUNT(looks); i++)
+		if (looks[i].fits(c))
+			return looks[i].kind;
 	return NULL;
+}
+
+static enum lap_status refuse_lfs_pointer(struct cursor *c)
+{
+	char size[48] = "";
+	if (lfs_size(c))
+		snprintf(size, sizeof size, " to %llu bytes", (ull)lfs_size(c));
+	return BAD(c,
+		"%s: this is a Git LFS pointer%s, not the model itself: fetch it with \"git lfs "
+		"pull\"",
+		c->g->path, size);
 }
 
 static enum lap_status read_header(struct cursor *c)
@@ -525,6 +638,8 @@ static enum lap_status read_header(struct cursor *c)
 	const char *path = c->g->path;
 	if (c->n == 0)
 		return BAD(c, "%s: the file is empty, expected GGUF", path);
+	if (starts_with(c, "version https://git-lfs", 23))
+		return refuse_lfs_pointer(c);
 	if (!starts_with(c, magic, 4)) {
 		const char *kind = other_kind(c);
 		if (kind)
@@ -545,7 +660,10 @@ static enum lap_status read_header(struct cursor *c)
 	if (version == 1)
 		return BAD(c, "%s: GGUF version 1, expected 2 or 3: convert the model again", path);
 	if (version && (version & 0xFFFF) == 0)
-		return BAD(c, "%s: a big-endian GGUF file, expected a little-endian one", path);
+		return BAD(c,
+			"%s: a big-endian GGUF file, expected a little-endian one: convert the "
+			"model for this machine",
+			path);
 	if (version != 2 && version != 3)
 		return BAD(c, "%s: GGUF version %llu, expected 2 or 3", path, (ull)version);
 	c->g->version = (uint32_t)version;
@@ -629,6 +747,53 @@ enum lap_status gguf_open(const void *bytes, uint64_t n_bytes, const char *path,
 	else
 		*gguf = g;
 	return status;
+}
+
+/* What `from` points to is released with *to. */
+static void arena_take(void **to, void **from)
+{
+	struct block *last = *from;
+	while (last && last->next)
+		last = last->next;
+	if (last) {
+		last->next = *to;
+		*to = *from;
+	}
+	*from = NULL;
+}
+
+enum lap_status gguf_join(struct gguf **parts, size_t n, struct lap_error *err)
+{
+	struct gguf joined = *parts[0];
+	for (size_t i = 1; i < n; i++)
+		if (!size_add(joined.n_tensors, parts[i]->n_tensors, &joined.n_tensors) ||
+			!size_add(
+				joined.n_file_bytes, parts[i]->n_file_bytes, &joined.n_file_bytes))
+			return fail(err, LAP_BAD_MODEL, "%s: the files are too large", joined.path);
+	joined.tensors = arena_alloc(&joined.arena, joined.n_tensors, sizeof *joined.tensors);
+	joined.index = arena_alloc(&joined.arena, 1, sizeof(struct index));
+	enum lap_status status = LAP_OK;
+	if (!joined.tensors || !joined.index) {
+		status = fail_memory(err, "tensors", joined.n_tensors * sizeof *joined.tensors);
+	} else {
+		struct gguf_tensor *t = joined.tensors;
+		for (size_t i = 0; i < n; i++)
+			for (uint64_t k = 0; k < parts[i]->n_tensors; k++)
+				*t++ = parts[i]->tensors[k];
+		*(struct index *)joined.index = *(const struct index *)parts[0]->index;
+		struct cursor c = {.g = &joined, .err = err};
+		status = index_tensors(&c);
+	}
+	parts[0]->arena = joined.arena; /* what was made for a failed try goes with it */
+	if (status)
+		return status;
+	for (size_t i = 1; i < n; i++) {
+		arena_take(&joined.arena, &parts[i]->arena);
+		gguf_close(parts[i]);
+		parts[i] = NULL;
+	}
+	*parts[0] = joined;
+	return LAP_OK;
 }
 
 void gguf_close(struct gguf *g)

@@ -62,10 +62,16 @@ struct gguf {
 };
 
 /* The bytes must stay as long as the gguf.  LAP_BAD_MODEL with found and expected; a tensor type
- * this build cannot read is named with the list of those it can. */
+ * this build cannot read is named with the list of those it can, a file that is something else
+ * (another format, a pointer, a web page, several files in a row) is called by its name. */
 enum lap_status gguf_open(const void *bytes, uint64_t n_bytes, const char *path, struct gguf **gguf,
 	struct lap_error *err);
 void gguf_close(struct gguf *gguf); /* NULL is allowed */
+
+/* Makes one of the n >= 1 files of a model that was split: parts[0] gets the tensors of all, in their
+ * order, and keeps its own keys; the others are closed and set to NULL.  The bytes of all must stay.
+ * A tensor that is there twice is LAP_BAD_MODEL; on failure nothing has changed. */
+enum lap_status gguf_join(struct gguf **parts, size_t n, struct lap_error *err);
 
 /* Sets or adds keys from texts KEY=TYPE:VALUE: TYPE int (signed, 64 bits), float, bool (true or false) or
  * str.  Of two texts for one key the last counts.  What is copied lives as long as the gguf.  LAP_USAGE

@@ -10,6 +10,9 @@
 #include "args.h"
 
 #define MAX_NAME 128 /* bytes of a key or tensor name that we look up */
+/* What no layer does without: q, k and v in one, its output, and two matrices of its FFN.  So a count of
+ * layers, for which memory is taken before they are read, cannot be much larger than the file. */
+#define MIN_LAYER_TENSORS 4
 
 struct reader {
 	const struct gguf *g;
@@ -255,9 +258,12 @@ static enum lap_status check_hparams(const struct reader *r)
 {
 	const struct hparams *h = r->h;
 	const char *arch = r->arch->name;
-	if (h->n_layer > r->g->n_tensors)
-		return BAD(r, "%s.block_count is %u, but the file has %llu tensors for them all",
-			arch, h->n_layer, (ull)r->g->n_tensors);
+	if (h->n_layer > r->g->n_tensors / MIN_LAYER_TENSORS)
+		return BAD(r,
+			"%s.block_count is %u, but the file has %llu tensors for them all, "
+			"expected "
+			"at least %d for each",
+			arch, h->n_layer, (ull)r->g->n_tensors, MIN_LAYER_TENSORS);
 	if (h->n_ctx_train == 0 || h->rope_ctx_train == 0)
 		return BAD(r, "%s.%s is 0, expected at least 1", arch,
 			h->n_ctx_train ? "rope.scaling.original_context_length" : "context_length");
@@ -270,24 +276,9 @@ static enum lap_status check_hparams(const struct reader *r)
 	return status ? status : check_floats(r);
 }
 
-/* What would silently compute something else than the file means. */
-static enum lap_status check_supported(const struct reader *r)
-{
-	uint32_t n_parts = 0;
-	enum lap_status status = gguf_u32(r->g, "split.count", &n_parts, r->err);
-	if (status)
-		return status;
-	if (n_parts > 1)
-		return BAD(r, "one part of a model split into %u, expected a whole one: merge them",
-			n_parts);
-	return LAP_OK;
-}
-
 static enum lap_status read_hparams(const struct reader *r)
 {
-	enum lap_status status = check_supported(r);
-	if (!status)
-		status = read_required(r);
+	enum lap_status status = read_required(r);
 	if (!status)
 		status = read_optional(r);
 	if (!status)
@@ -504,12 +495,57 @@ static enum lap_status read_tensors(const struct reader *r, struct model *m)
 
 /* ---- the model --------------------------------------------------------------------------------- */
 
+enum lap_status model_check_kind(const struct gguf *g, struct lap_error *err)
+{
+	static const struct {
+		const char *key, *value, *kind;
+	} kinds[] = {
+		{"general.type", "mmproj",
+			"the part of a model that sees or hears (mmproj), expected the language "
+			"model "
+			"beside it"},
+		{"general.architecture", "clip",
+			"the part of a model that sees or hears (mmproj), expected the language "
+			"model "
+			"beside it"},
+		{"general.type", "adapter",
+			"an adapter (LoRA), expected the language model that it changes: merge the "
+			"two, adapters are not supported yet"},
+		{"general.architecture", "controlvector",
+			"a control vector, expected the language model that it steers"},
+		{"general.type", "imatrix",
+			"an importance matrix (imatrix), expected the language model that it was "
+			"measured on"},
+	};
+	const struct reader r = {.g = g, .err = err};
+	for (size_t i = 0; i < ARRAY_COUNT(kinds); i++) {
+		struct gguf_string value = {0};
+		if (!gguf_string(g, kinds[i].key, &value, NULL) && string_is(value, kinds[i].value))
+			return BAD(&r, "this is %s", kinds[i].kind);
+	}
+	return LAP_OK;
+}
+
+static enum lap_status check_weights(const struct reader *r)
+{
+	if (r->g->n_tensors == 0 && gguf_find(r->g, "tokenizer.ggml.model"))
+		return BAD(r, "%s",
+			"this is a vocabulary alone: text can be turned into tokens with it, but "
+			"it "
+			"has no weights");
+	return LAP_OK;
+}
+
 static enum lap_status read_arch(struct reader *r)
 {
 	static const char key[] = "general.architecture";
 	struct gguf_string name = {0};
 	char shown[GGUF_SHOW_BYTES];
-	enum lap_status status = check_present(r, key);
+	enum lap_status status = model_check_kind(r->g, r->err);
+	if (!status)
+		status = check_weights(r);
+	if (!status)
+		status = check_present(r, key);
 	if (!status)
 		status = gguf_string(r->g, key, &name, r->err);
 	if (status)

@@ -79,6 +79,10 @@ struct model {
 #include "model.def"
 };
 
+/* LAP_BAD_MODEL when the file belongs to a language model but is none (mmproj, LoRA adapter, control
+ * vector, importance matrix), called by its name. */
+enum lap_status model_check_kind(const struct gguf *gguf, struct lap_error *err);
+
 /* Checks everything a step relies on.  LAP_BAD_MODEL: unsupported architecture (with the list of
  * supported ones), missing key or tensor, wrong type or shape, each named with what was found and
  * what was expected.  The gguf must outlive the model. */

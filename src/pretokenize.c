@@ -53,30 +53,36 @@ static const struct pretokenizer_rule rules[] = {
 	{
 		.names = "gpt-2 mpt olmo phi-2",
 		.patterns = {GPT2},
+		.words = {WORDS_ANY},
 	},
 	{
 		/* What the files' usual writer means where it knew no better. */
 		.names = "default",
 		.patterns = {"[\\p{P}$+<=>^~|]+", GPT2_HEAD, "\\p{N}+", "[0-9][0-9][0-9]"},
+		.words = {[1] = WORDS_ANY},
 	},
 	{
 		.names = "llama-bpe llama3 llama-v3 falcon3 pixtral lfm2",
 		.patterns = {CL100K("\\p{N}{1,3}")},
+		.words = {WORDS_ANY},
 		.ignore_merges = true,
 		.add_bos = true,
 	},
 	{
 		.names = "dbrx smaug-bpe chatglm-bpe glm4",
 		.patterns = {CL100K("\\p{N}{1,3}")},
+		.words = {WORDS_ANY},
 	},
 	{
 		.names = "qwen2 deepseek-r1-qwen stablelm2",
 		.patterns = {CL100K("\\p{N}")},
+		.words = {WORDS_ANY},
 	},
 	{
 		.names = "qwen35", /* qwen2, with marks taken for letters */
 		.patterns = {"(?i:" SUFFIXES ")|" LEADING "[\\p{L}\\p{M}]+|\\p{N}"
 			     "| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" LINES},
+		.words = {WORDS_ANY},
 	},
 	{
 		.names = "deepseek-llm",
@@ -85,34 +91,48 @@ static const struct pretokenizer_rule rules[] = {
 			"\\x{3000}-\\x{3002}]+",
 			"(?<!\\s)\\s+$", /* \s+$, but never tried within a run */
 			DEEPSEEK_CJK, "\\p{N}+"},
+		.words = {[1] = WORDS_ANY},
 	},
 	{
 		.names = "deepseek-coder",
 		.patterns = {"[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", DEEPSEEK_CJK, "\\p{N}"},
+		.words = {[1] = WORDS_ANY},
 	},
 	{
 		.names = "falcon",
 		.patterns = {"[\\p{P}$+<=>^~|`]+", GPT2_HEAD, "[0-9][0-9][0-9]"},
+		.words = {[1] = WORDS_ANY},
 	},
 	{
 		.names = "starcoder refact smollm command-r",
 		.patterns = {"\\p{N}", GPT2},
+		.words = {[1] = WORDS_ANY},
 	},
 	{
 		.names = "tekken",
 		.patterns = {CASED("") "|\\p{N}|" MARKS "[\\r\\n/]*|" LINES},
+		.words = {WORDS_CASED},
 		.ignore_merges = true,
 		.add_bos = true,
 	},
 	{
 		.names = "gpt-4o llama4",
 		.patterns = {CASED("(?i:" SUFFIXES ")?") "|\\p{N}{1,3}|" MARKS "[\\r\\n/]*|" LINES},
+		.words = {WORDS_CASED},
 	},
+};
+
+/* A pattern, compiled, and what is known about its matches without asking it. */
+struct step {
+	pcre2_code *code;
+	enum pretokenizer_words words;
+	bool jit;         /* there is machine code */
+	bool begins[256]; /* bytes that a match may begin with */
 };
 
 struct pretokenizer {
 	const struct pretokenizer_rule *rule;
-	pcre2_code *steps[PRETOKENIZER_STEPS];
+	struct step steps[PRETOKENIZER_STEPS];
 	unsigned n_steps;
 	pcre2_match_context *limits;
 };
@@ -180,8 +200,19 @@ static bool pattern_expand(const char *pattern, struct text *out)
 	return ok;
 }
 
+/* PCRE2's list of first bytes, where it has one; no character begins with a byte of 10xxxxxx. */
+static void begins_load(struct step *step, bool fast)
+{
+	const uint8_t *bits = NULL;
+	if (fast && pcre2_pattern_info(step->code, PCRE2_INFO_FIRSTBITMAP, &bits))
+		bits = NULL;
+	for (unsigned byte = 0; byte < 256; byte++)
+		step->begins[byte] =
+			(byte & 0xC0) != 0x80 && (!bits || bits[byte / 8] & 1u << byte % 8);
+}
+
 static enum lap_status pattern_compile(
-	const char *pattern, bool jit, pcre2_code **code, struct lap_error *err)
+	const char *pattern, bool fast, struct step *step, struct lap_error *err)
 {
 	struct text expanded = {0};
 	if (!pattern_expand(pattern, &expanded)) {
@@ -190,23 +221,24 @@ static enum lap_status pattern_compile(
 	}
 	int reason;
 	PCRE2_SIZE at;
-	*code = pcre2_compile(
+	step->code = pcre2_compile(
 		(PCRE2_SPTR)expanded.data, expanded.n, PCRE2_UTF | PCRE2_UCP, &reason, &at, NULL);
 	text_free(&expanded);
-	if (!*code && reason == PCRE2_ERROR_HEAP_FAILED)
+	if (!step->code && reason == PCRE2_ERROR_HEAP_FAILED)
 		return fail_memory(err, "a pattern", strlen(pattern));
-	if (!*code) {
+	if (!step->code) {
 		PCRE2_UCHAR words[128] = "";
 		pcre2_get_error_message(reason, words, sizeof words);
 		return fail(err, LAP_ERROR, "pattern %s: %s at byte %zu", pattern,
 			(const char *)words, (size_t)at);
 	}
-	if (jit)
-		pcre2_jit_compile(*code, PCRE2_JIT_COMPLETE); /* a failure leaves the interpreter */
+	/* a failure leaves the interpreter */
+	step->jit = fast && pcre2_jit_compile(step->code, PCRE2_JIT_COMPLETE) == 0;
+	begins_load(step, fast);
 	return LAP_OK;
 }
 
-enum lap_status pretokenizer_create(const char *name, size_t n_bytes, bool jit,
+enum lap_status pretokenizer_create(const char *name, size_t n_bytes, bool fast,
 	struct pretokenizer **pretokenizer, struct lap_error *err)
 {
 	*pretokenizer = NULL;
@@ -221,8 +253,9 @@ enum lap_status pretokenizer_create(const char *name, size_t n_bytes, bool jit,
 	enum lap_status status =
 		p->limits ? LAP_OK : fail_memory(err, "the pre-tokenizer", sizeof *p);
 	while (!status && p->n_steps < PRETOKENIZER_STEPS && rule->patterns[p->n_steps]) {
-		status = pattern_compile(
-			rule->patterns[p->n_steps], jit, &p->steps[p->n_steps], err);
+		struct step *step = &p->steps[p->n_steps];
+		step->words = fast ? rule->words[p->n_steps] : WORDS_NONE;
+		status = pattern_compile(rule->patterns[p->n_steps], fast, step, err);
 		p->n_steps += !status;
 	}
 	if (status) {
@@ -242,7 +275,7 @@ void pretokenizer_destroy(struct pretokenizer *p)
 	if (!p)
 		return;
 	for (unsigned i = 0; i < p->n_steps; i++)
-		pcre2_code_free(p->steps[i]);
+		pcre2_code_free(p->steps[i].code);
 	pcre2_match_context_free(p->limits);
 	free(p);
 }
@@ -279,18 +312,56 @@ struct split {
 	struct lap_error *err;
 };
 
+static bool is_small(char c)
+{
+	return c >= 'a' && c <= 'z';
+}
+
+static bool is_letter(char c)
+{
+	return is_small(c) || (c >= 'A' && c <= 'Z');
+}
+
+/* The end of the plain word at `from`, see enum pretokenizer_words; `from` when there is none. */
+static size_t plain_word(enum pretokenizer_words words, const char *text, size_t from, size_t end)
+{
+	size_t begin = from + (text[from] == ' '), at = begin;
+	if (words == WORDS_NONE)
+		return from;
+	if (words == WORDS_CASED)
+		while (at < end && is_letter(text[at]) && !is_small(text[at]))
+			at++;
+	size_t n_capitals = at - begin;
+	while (at < end && (words == WORDS_CASED ? is_small(text[at]) : is_letter(text[at])))
+		at++;
+	if (at == begin + (words == WORDS_CASED ? n_capitals : 0))
+		return from;
+	if (at < end &&
+		((unsigned char)text[at] >= 0x80 || (words == WORDS_CASED && text[at] == '\'')))
+		return from;
+	return at;
+}
+
 /* The next match of a step in the piece [begin, end), at or after `from`; *to = end and
  * *from = end when there is none. */
 static enum lap_status step_match(
-	const struct split *s, unsigned step, size_t begin, size_t end, size_t *from, size_t *to)
+	const struct split *s, unsigned i_step, size_t begin, size_t end, size_t *from, size_t *to)
 {
+	const struct step *step = &s->p->steps[i_step];
+	while (*from < end && !step->begins[(unsigned char)s->text[*from]])
+		++*from;
+	*to = *from < end ? plain_word(step->words, s->text, *from, end) : end;
+	if (*to > *from || *from == end)
+		return LAP_OK;
 	PCRE2_SPTR piece = (PCRE2_SPTR)s->text + begin;
-	const pcre2_code *code = s->p->steps[step];
-	int found = pcre2_match(
-		code, piece, end - begin, *from - begin, match_options, s->match, s->p->limits);
+	const size_t n = end - begin, start = *from - begin;
+	int found = step->jit
+		? pcre2_jit_match(
+			  step->code, piece, n, start, match_options, s->match, s->p->limits)
+		: pcre2_match(step->code, piece, n, start, match_options, s->match, s->p->limits);
 	if (found == PCRE2_ERROR_JIT_STACKLIMIT)
-		found = pcre2_match(code, piece, end - begin, *from - begin,
-			match_options | PCRE2_NO_JIT, s->match, s->p->limits);
+		found = pcre2_match(step->code, piece, n, start, match_options | PCRE2_NO_JIT,
+			s->match, s->p->limits);
 	if (found >= 0) {
 		const PCRE2_SIZE *bounds = pcre2_get_ovector_pointer(s->match);
 		*from = begin + bounds[0];
@@ -337,8 +408,13 @@ enum lap_status pretokenizer_split(const struct pretokenizer *p, const char *tex
 	for (size_t at = 0; at < n_bytes && !status;) {
 		size_t begin = at;
 		uint32_t code;
-		for (unsigned n; at < n_bytes && (n = utf8_decode(text + at, n_bytes - at, &code));)
-			at += n;
+		for (unsigned n; at < n_bytes; at += n) {
+			n = (unsigned char)text[at] < 0x80
+				? 1
+				: utf8_decode(text + at, n_bytes - at, &code);
+			if (n == 0)
+				break;
+		}
 		if (at > begin)
 			status = piece_split(&s, 0, begin, at);
 		begin = at;

@@ -9,11 +9,18 @@
 
 enum { PRETOKENIZER_STEPS = 6 }; /* most patterns of one row */
 
+/* A space, if there is one, and ASCII letters behind it are a match in front of any ASCII character that
+ * is no letter, or the end: whatever they are (WORDS_ANY); when they are capitals, perhaps none, and then
+ * small letters, and no apostrophe follows (WORDS_CASED, also in front of a capital). */
+enum pretokenizer_words { WORDS_NONE, WORDS_ANY, WORDS_CASED };
+
 /* The patterns are applied one after another, each to the pieces that the one before left.  A match
  * is a piece, and so is what lies between two matches. */
 struct pretokenizer_rule {
 	const char *names; /* space-separated values of tokenizer.ggml.pre, the usual one first */
 	const char *patterns[PRETOKENIZER_STEPS]; /* PCRE2 syntax; unused ones NULL */
+	/* What each pattern makes of plain words, which are found without asking it. */
+	enum pretokenizer_words words[PRETOKENIZER_STEPS];
 	bool ignore_merges; /* a word that is a token itself is taken whole, whatever the merges say */
 	bool add_bos;       /* the default when the file has no tokenizer.ggml.add_bos_token */
 };
@@ -23,9 +30,10 @@ const struct pretokenizer_rule *pretokenizer_rules(size_t *n);
 struct pretokenizer; /* immutable once created; may be shared between threads */
 
 /* `name` (n_bytes long) is a value of tokenizer.ggml.pre; LAP_BAD_MODEL with the list of known ones
- * when no row has it.  Without `jit` the patterns are interpreted, as also happens by itself where
- * the system forbids to make code at run time. */
-enum lap_status pretokenizer_create(const char *name, size_t n_bytes, bool jit,
+ * when no row has it.  Without `fast` every cut is asked of the interpreted patterns, the reference
+ * for all that is done to be faster; they are also interpreted where the system forbids to make code at
+ * run time. */
+enum lap_status pretokenizer_create(const char *name, size_t n_bytes, bool fast,
 	struct pretokenizer **pretokenizer, struct lap_error *err);
 void pretokenizer_destroy(struct pretokenizer *p); /* NULL is allowed */
 

@@ -8,10 +8,13 @@
 
 #include "sampler.h"
 
-#define SAMPLING_DEFAULTS                                                             \
-	{                                                                             \
-		.temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f,     \
-		.repeat_penalty = 1.0f, .repeat_last_n = 64, .seed = LAP_SEED_RANDOM, \
+#define SAMPLING_DEFAULTS                                                                \
+	{                                                                                \
+		.temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f,        \
+		.repeat_penalty = 1.0f, .repeat_last_n = 64, .seed = LAP_SEED_RANDOM,    \
+		.typical_p = 1.0f, .xtc_threshold = 0.1f, .dry_base = 1.75f,             \
+		.dry_allowed_length = 2, .dry_penalty_last_n = -1, .mirostat_tau = 5.0f, \
+		.mirostat_eta = 0.1f, .dynatemp_exponent = 1.0f,                         \
 	}
 
 struct lap_sampling lap_sampling_default(void)

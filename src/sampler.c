@@ -1,70 +1,20 @@
 /* Sampling on the CPU, step by step what shaders/sample.comp does.
  *
  * Nothing here may round differently from the shader: floats are added and multiplied one operation
- * at a time (the build forbids contraction), subnormal ones count as 0 as on devices that flush
- * them, infinities and NaN are recognised by their bits, and sums are integers. */
+ * at a time (the build forbids contraction), and sums are integers. */
 #include "sampler.h"
 
 #include <math.h>
 #include <string.h>
 
-#define SIGN_BIT      0x80000000u
-#define INFINITY_BITS 0x7f800000u /* also the mask of the exponent */
-
-static uint32_t float_bits(float f)
-{
-	uint32_t bits;
-	memcpy(&bits, &f, sizeof bits);
-	return bits;
-}
-
-/* Subnormal numbers and -0 become 0. */
-static float tidy(float f)
-{
-	return (float_bits(f) & INFINITY_BITS) == 0 ? 0.0f : f;
-}
-
-/* Unsigned numbers in the order of the floats. */
-static uint32_t ordered_key(float f)
-{
-	uint32_t bits = float_bits(f);
-	return bits & SIGN_BIT ? ~bits : bits | SIGN_BIT;
-}
-
-static bool is_forbidden(float f)
-{
-	return float_bits(f) == (SIGN_BIT | INFINITY_BITS);
-}
-
-/* NaN or +infinity. */
-static bool is_no_logit(float f)
-{
-	uint32_t bits = float_bits(f);
-	return (bits & ~SIGN_BIT) > INFINITY_BITS || bits == INFINITY_BITS;
-}
+#include "sampler_math.h"
 
 /* ---- parameters ------------------------------------------------------------------------------ */
-
-static enum lap_status check_range(
-	const char *name, float value, float low, float high, struct lap_error *err)
-{
-	if (value >= low && value <= high)
-		return LAP_OK;
-	return fail(err, LAP_USAGE, "%s is %g, expected a number from %g to %g", name,
-		(double)value, (double)low, (double)high);
-}
-
-static enum lap_status check_number(const char *name, float value, struct lap_error *err)
-{
-	if (isfinite(value))
-		return LAP_OK;
-	return fail(err, LAP_USAGE, "%s is %g, expected a finite number", name, (double)value);
-}
 
 enum lap_status sampler_set(struct sequence *s, const struct lap_sampling *sampling,
 	uint32_t n_vocab, uint32_t n_ctx, struct lap_error *err)
 {
-	const float tiny = 1e-6f, huge = 1e6f, least_scale = 1e-9f, most_scale = 1e9f;
+	const float tiny = 1e-6f, huge = 1e6f;
 	enum lap_status status;
 	if ((status = check_number("temperature", sampling->temperature, err)) ||
 		(status = check_number("top_p", sampling->top_p, err)) ||
@@ -83,19 +33,15 @@ enum lap_status sampler_set(struct sequence *s, const struct lap_sampling *sampl
 
 	float temperature = sampling->temperature;
 	s->greedy = temperature <= 0.0f || sampling->top_p <= 0.0f;
-	s->inv_temperature = temperature <= 0.0f
-		? 1.0f
-		: fminf(fmaxf(1.0f / temperature, least_scale), most_scale);
+	s->inv_temperature = temperature <= 0.0f ? 1.0f : temperature_scale(temperature);
 	s->inv_cut_temperature = s->inv_temperature;
 
 	s->top_k = sampling->top_k <= 0 || (uint32_t)sampling->top_k >= n_vocab
 		? 0
 		: (uint32_t)sampling->top_k;
 	s->top_p = 0;
-	if (sampling->top_p > 0.0f && sampling->top_p < 1.0f) {
-		double share = nearbyint((double)sampling->top_p * 0x1p32); /* at most 2^32 - 256 */
-		s->top_p = share < 1.0 ? 1 : (uint32_t)share;
-	}
+	if (sampling->top_p > 0.0f && sampling->top_p < 1.0f)
+		s->top_p = share_of(sampling->top_p);
 	s->use_min_p = sampling->min_p > 0.0f;
 	s->log_min_p = s->use_min_p ? tidy(logf(fminf(sampling->min_p, 1.0f))) : 0.0f;
 
@@ -186,17 +132,6 @@ float sampler_distance(const struct sampler_row *row, uint32_t token)
 	return distance(row, token, row->s->inv_temperature);
 }
 
-static float penalise(const struct sequence *s, float logit, uint32_t count)
-{
-	logit = tidy(logit);
-	if (count == 0 || is_forbidden(logit))
-		return logit;
-	logit = tidy(logit * (logit > 0.0f ? s->inv_repeat_penalty : s->repeat_penalty));
-	float per_token = s->frequency_penalty * (float)count;
-	float subtract = per_token + s->presence_penalty;
-	return tidy(logit - subtract);
-}
-
 /* ---- truncation ------------------------------------------------------------------------------ */
 
 bool sampler_keeps(const struct sampler_row *row, uint32_t token)
@@ -257,13 +192,6 @@ static uint64_t sum_mass(const struct sampler_row *row, enum select what)
 	for (uint32_t i = 0; i < row->n_vocab; i++)
 		sum += select_amount(row, what, i, &key);
 	return sum;
-}
-
-/* mass * share / 2^32, rounded up. */
-static uint64_t mass_share(uint64_t mass, uint32_t share)
-{
-	uint64_t low = (mass & UINT32_MAX) * share;
-	return (mass >> 32) * share + (low >> 32) + ((uint32_t)low != 0);
 }
 
 /* Takes tokens out: what follows from biases is in scratch already. */
@@ -350,15 +278,6 @@ void philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
 	out[1] = c1;
 	out[2] = c2;
 	out[3] = c3;
-}
-
-/* (high * 2^32 + low) * n / 2^64, rounded down: uniform in [0, n) for a uniform 64-bit number. */
-static uint64_t scale_random(uint32_t high, uint32_t low, uint64_t n)
-{
-	uint32_t n_high = (uint32_t)(n >> 32), n_low = (uint32_t)n;
-	uint64_t middle_a = (uint64_t)high * n_low, middle_b = (uint64_t)low * n_high;
-	uint64_t carry = ((uint64_t)low * n_low >> 32) + (uint32_t)middle_a + (uint32_t)middle_b;
-	return (uint64_t)high * n_high + (middle_a >> 32) + (middle_b >> 32) + (carry >> 32);
 }
 
 static float log_prob(const struct sampler_row *row, uint32_t token)

@@ -8,6 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "pretokenize.h"
 #include "vocabulary.h"
 #include "wordpiece.h"
@@ -251,8 +254,10 @@ struct known_word {
 };
 
 enum {
-	N_KNOWN_WORDS = 4096,    /* 256 KiB, so that they stay in a core's second cache */
-	KNOWN_FROM_BYTES = 1024, /* shorter texts do without */
+	MOST_KNOWN_WORDS = 16384, /* 1 MiB, so that they stay in a core's second cache */
+	KNOWN_FROM_BYTES = 1024,  /* shorter texts do without */
+	BYTES_PER_KNOWN = 16,     /* of a text, for each slot */
+	SHORT_WORD = 48,          /* bytes; in longer words a heap finds the best pair sooner */
 };
 
 /* One call of tokenizer_encode: the tokens so far and memory that is used again and again. */
@@ -266,7 +271,8 @@ struct encoder {
 	size_t n_heap, heap_capacity;
 	struct text normal;       /* llama: the stretch with its space prefix; bert: its words */
 	struct words words;       /* gpt2 */
-	struct known_word *known; /* N_KNOWN_WORDS, or NULL */
+	struct known_word *known; /* n_known, a power of 2, or NULL */
+	size_t n_known;
 	bool unknown_run; /* the last token stands for bytes that the vocabulary cannot spell */
 	struct lap_error *err;
 };
@@ -294,6 +300,20 @@ static enum lap_status id_push(struct encoder *e, int32_t id)
 	e->ids[e->n_ids++] = id;
 	e->unknown_run = false;
 	return LAP_OK;
+}
+
+static enum lap_status ids_push(struct encoder *e, const int32_t *ids, size_t n)
+{
+	enum lap_status status = LAP_OK;
+	if (e->ids_capacity - e->n_ids < n) {
+		for (size_t i = 0; i < n && !status; i++)
+			status = id_push(e, ids[i]);
+		return status;
+	}
+	memcpy(e->ids + e->n_ids, ids, n * sizeof *ids);
+	e->n_ids += n;
+	e->unknown_run = false;
+	return status;
 }
 
 /* Bytes that no piece holds, as byte tokens, or else as the unknown token.  Byte-level vocabularies
@@ -463,12 +483,59 @@ static enum lap_status spm_word(struct encoder *e, const char *s, size_t n)
 	return status ? status : symbols_merge(e, s);
 }
 
+/* The same as symbols_merge for the bytes of a short word, each a token: a scan finds the best pair. */
+static enum lap_status short_merge(struct encoder *e, const char *word, size_t n)
+{
+	const struct vocabulary *v = &e->t->vocab;
+	int32_t ids[SHORT_WORD], joined[SHORT_WORD];
+	uint32_t ranks[SHORT_WORD]; /* of the pair that begins here; the last has none */
+	for (size_t i = 0; i < n; i++) {
+		const struct merge *m = i + 1 < n ? vocabulary_byte_merge(v, (unsigned char)word[i],
+							    (unsigned char)word[i + 1])
+						  : NULL;
+		ids[i] = v->byte_ids[(unsigned char)word[i]];
+		ranks[i] = m ? m->rank : UINT32_MAX;
+		joined[i] = m ? m->id : -1;
+	}
+	for (;;) {
+		size_t best = 0;
+		for (size_t i = 1; i < n; i++)
+			best = ranks[i] < ranks[best] ? i : best;
+		if (ranks[best] == UINT32_MAX)
+			break;
+		ids[best] = joined[best];
+		n--;
+		for (size_t i = best + 1; i < n; i++) {
+			ids[i] = ids[i + 1];
+			ranks[i] = ranks[i + 1];
+			joined[i] = joined[i + 1];
+		}
+		for (size_t i = best - (best > 0); i <= best; i++) {
+			const struct merge *m =
+				i + 1 < n ? vocabulary_merge(v, ids[i], ids[i + 1]) : NULL;
+			ranks[i] = m ? m->rank : UINT32_MAX;
+			joined[i] = m ? m->id : -1;
+		}
+	}
+	return ids_push(e, ids, n);
+}
+
+static bool all_bytes_are_tokens(const struct vocabulary *v, const char *word, size_t n)
+{
+	bool all = true;
+	for (size_t i = 0; i < n; i++)
+		all = all && v->byte_ids[(unsigned char)word[i]] >= 0;
+	return all;
+}
+
 static enum lap_status bpe_word(struct encoder *e, const char *word, size_t n)
 {
 	const struct tokenizer *t = e->t;
 	int32_t whole = t->ignore_merges ? vocabulary_piece(&t->vocab, word, n) : -1;
 	if (whole >= 0)
 		return id_push(e, whole);
+	if (n > 0 && n <= SHORT_WORD && all_bytes_are_tokens(&t->vocab, word, n))
+		return short_merge(e, word, n);
 	enum lap_status status = LAP_OK;
 	e->n_symbols = 0;
 	for (size_t j = 0; j < n && !status; j++)
@@ -476,15 +543,12 @@ static enum lap_status bpe_word(struct encoder *e, const char *word, size_t n)
 	return status ? status : symbols_merge(e, word);
 }
 
-/* Where a word is kept, or NULL; FNV-1a. */
+/* Where a word is kept, or NULL. */
 static struct known_word *known_slot(struct encoder *e, const char *word, size_t n)
 {
-	uint64_t hash = 0xCBF29CE484222325u;
 	if (!e->known || n == 0 || n > sizeof e->known->text)
 		return NULL;
-	for (size_t i = 0; i < n; i++)
-		hash = (hash ^ (unsigned char)word[i]) * 0x100000001B3u;
-	return &e->known[(hash >> 32) % N_KNOWN_WORDS];
+	return &e->known[(size_t)XXH3_64bits(word, n) & (e->n_known - 1)];
 }
 
 /* Keeps what the word gave, from ids[begin] on.  The unknown token depends on what stands before. */
@@ -507,11 +571,8 @@ static enum lap_status word_encode(struct encoder *e, const char *word, size_t n
 {
 	enum lap_status status = LAP_OK;
 	struct known_word *slot = known_slot(e, word, n);
-	if (slot && slot->n == n && memcmp(slot->text, word, n) == 0) {
-		for (unsigned i = 0; i < slot->n_ids && !status; i++)
-			status = id_push(e, slot->ids[i]);
-		return status;
-	}
+	if (slot && slot->n == n && memcmp(slot->text, word, n) == 0)
+		return ids_push(e, slot->ids, slot->n_ids);
 	size_t begin = e->n_ids;
 	status = e->t->vocab.family == FAMILY_SPM ? spm_word(e, word, n) : bpe_word(e, word, n);
 	if (slot && !status)
@@ -519,16 +580,18 @@ static enum lap_status word_encode(struct encoder *e, const char *word, size_t n
 	return status;
 }
 
-/* Words are cut before a space, where no piece reaches across. */
+/* Words are cut before a character to which no piece reaches from the byte in front of it. */
 static enum lap_status spm_encode(struct encoder *e, const char *text, size_t n)
 {
-	const bool *before_space = e->t->vocab.before_space;
+	const struct vocabulary *v = &e->t->vocab;
 	enum lap_status status = spm_normalize(e, text, n);
 	const char *s = e->normal.data;
 	for (size_t begin = 0, end; begin < e->normal.n && !status; begin = end) {
 		end = begin + 1;
 		while (end < e->normal.n &&
-			(s[end] != ' ' || before_space[(unsigned char)s[end - 1]]))
+			(((unsigned char)s[end] & 0xC0) == 0x80 ||
+				!vocabulary_parts(
+					v, (unsigned char)s[end - 1], (unsigned char)s[end])))
 			end++;
 		status = word_encode(e, s + begin, end - begin);
 	}
@@ -603,13 +666,16 @@ static enum lap_status stretch_encode(struct encoder *e, const char *text, size_
 static enum lap_status text_encode(
 	struct encoder *e, const char *text, size_t n_bytes, bool parse_special)
 {
+	const struct vocabulary *v = &e->t->vocab;
 	enum lap_status status = LAP_OK;
 	for (size_t at = 0; at < n_bytes && !status;) {
 		const struct special *special = NULL;
 		size_t begin = at;
 		while (at < n_bytes && !special) {
-			special = vocabulary_special(
-				&e->t->vocab, text + at, n_bytes - at, parse_special);
+			unsigned char byte = (unsigned char)text[at];
+			if (v->first[byte] != v->first[byte + 1])
+				special = vocabulary_special(
+					v, text + at, n_bytes - at, parse_special);
 			at += !special;
 		}
 		if (at > begin)
@@ -634,8 +700,12 @@ enum lap_status tokenizer_encode(const struct tokenizer *t, const char *text, si
 	/* An empty list is an allocation too. */
 	e.ids = array_grow(err, NULL, 0, &e.ids_capacity, sizeof *e.ids);
 	enum lap_status status = e.ids ? LAP_OK : LAP_NO_MEMORY;
-	if (n_bytes >= KNOWN_FROM_BYTES) /* without memory for it the text only takes longer */
-		e.known = array_alloc(N_KNOWN_WORDS, sizeof *e.known);
+	if (n_bytes >= KNOWN_FROM_BYTES) { /* without memory for it the text only takes longer */
+		for (e.n_known = KNOWN_FROM_BYTES / BYTES_PER_KNOWN;
+			e.n_known < MOST_KNOWN_WORDS && e.n_known < n_bytes / BYTES_PER_KNOWN;)
+			e.n_known *= 2;
+		e.known = array_alloc(e.n_known, sizeof *e.known);
+	}
 	if (!status && add_special && t->info.add_bos && t->info.bos >= 0)
 		status = id_push(&e, t->info.bos);
 	if (!status)

@@ -102,9 +102,24 @@ int32_t vocabulary_piece(const struct vocabulary *v, const char *text, size_t n)
 	return (int32_t)piece_slot(v, text, n, &hash)->id_plus_1 - 1;
 }
 
+static uint64_t pair_hash(int32_t left, int32_t right)
+{
+	return ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * 0x9E3779B97F4A7C15u;
+}
+
+/* Most pairs do not merge, and a bit for each is nearer than the table: FILTER_SPREAD bits a slot. */
+enum { FILTER_SPREAD = 8 };
+
+static uint64_t *filter_word(const struct vocabulary *v, uint64_t hash, uint64_t *bit)
+{
+	size_t i = (size_t)(hash >> 24) & ((v->merge_mask + 1) * FILTER_SPREAD - 1);
+	*bit = (uint64_t)1 << i % 64;
+	return &v->merge_filter[i / 64];
+}
+
 static struct merge *merge_slot(const struct vocabulary *v, int32_t left, int32_t right)
 {
-	uint64_t h = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) * 0x9E3779B97F4A7C15u;
+	uint64_t h = pair_hash(left, right);
 	for (size_t i = (size_t)(h >> 32) & v->merge_mask;; i = (i + 1) & v->merge_mask) {
 		struct merge *slot = &v->merges[i];
 		if (slot->left < 0 || (slot->left == left && slot->right == right))
@@ -114,8 +129,18 @@ static struct merge *merge_slot(const struct vocabulary *v, int32_t left, int32_
 
 const struct merge *vocabulary_merge(const struct vocabulary *v, int32_t left, int32_t right)
 {
+	uint64_t bit, filter = *filter_word(v, pair_hash(left, right), &bit);
+	if (!(filter & bit))
+		return NULL;
 	const struct merge *merge = merge_slot(v, left, right);
 	return merge->left < 0 ? NULL : merge;
+}
+
+const struct merge *vocabulary_byte_merge(
+	const struct vocabulary *v, unsigned char left, unsigned char right)
+{
+	uint32_t slot = v->byte_merges[left * 256 + right];
+	return slot ? &v->merges[slot - 1] : NULL;
 }
 
 const struct special *vocabulary_special(
@@ -367,9 +392,10 @@ static void pieces_enter(struct vocabulary *v, enum token_type type)
 		if (slot->id_plus_1 == 0)
 			*slot = (struct piece_slot){hash, i + 1};
 		v->longest = n > v->longest ? n : v->longest;
-		for (uint32_t j = 1; j < n; j++)
-			if (text[j] == ' ')
-				v->before_space[(unsigned char)text[j - 1]] = true;
+		for (uint32_t j = 1; v->family == FAMILY_SPM && j < n; j++) {
+			unsigned char a = (unsigned char)text[j - 1], b = (unsigned char)text[j];
+			v->within[a][b / 32] |= (uint32_t)1 << b % 32;
+		}
 	}
 }
 
@@ -429,8 +455,10 @@ static enum lap_status merges_load(
 			g->path, (unsigned long long)kv->n, (unsigned long long)longest, INT32_MAX);
 	size_t size = table_size(kv->n);
 	v->merges = array_alloc(size, sizeof *v->merges);
+	v->merge_filter = array_alloc(size * FILTER_SPREAD / 64, sizeof *v->merge_filter);
+	v->byte_merges = array_alloc(256 * 256, sizeof *v->byte_merges);
 	char *scratch = array_alloc(longest + 1, 1);
-	if (!v->merges || !scratch) {
+	if (!v->merges || !v->merge_filter || !v->byte_merges || !scratch) {
 		free(scratch);
 		return fail_memory(err, "the merges", size * sizeof *v->merges + longest);
 	}
@@ -448,8 +476,18 @@ static enum lap_status merges_load(
 			break;
 		}
 		struct merge *slot = merge_slot(v, merge.left, merge.right);
-		if (slot->left < 0)
+		if (slot->left < 0) {
+			uint64_t bit;
 			*slot = merge;
+			*filter_word(v, pair_hash(merge.left, merge.right), &bit) |= bit;
+		}
+	}
+	for (unsigned i = 0; i < 256 * 256 && !status; i++) {
+		int32_t left = v->byte_ids[i / 256], right = v->byte_ids[i % 256];
+		const struct merge *merge =
+			left < 0 || right < 0 ? NULL : vocabulary_merge(v, left, right);
+		if (merge)
+			v->byte_merges[i] = (uint32_t)(merge - v->merges) + 1;
 	}
 	free(scratch);
 	return status;
@@ -541,6 +579,8 @@ void vocabulary_free(struct vocabulary *v)
 	free(v->bytes);
 	free(v->pieces);
 	free(v->merges);
+	free(v->merge_filter);
+	free(v->byte_merges);
 	free(v->specials);
 	*v = (struct vocabulary){0};
 }

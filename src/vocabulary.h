@@ -54,9 +54,11 @@ struct vocabulary {
 	char *bytes;           /* private from here on: what tokens[].text point into */
 	struct piece_slot *pieces;
 	struct merge *merges;
+	uint32_t *byte_merges;  /* [256][256]: slot + 1 of the merge of two byte tokens; 0: none */
+	uint64_t *merge_filter; /* a bit for each pair that may merge, and a few others */
 	size_t piece_mask, merge_mask;
 	uint32_t longest;         /* bytes of the longest piece */
-	bool before_space[256];   /* bytes that some piece has right before a space */
+	uint32_t within[256][8];  /* bit b of [a]: some piece has byte b right behind byte a */
 	struct special *specials; /* sorted by bytes */
 	uint32_t n_specials;
 	uint32_t first[257]; /* specials that begin with byte b: first[b] to first[b + 1] */
@@ -72,8 +74,16 @@ void vocabulary_free(struct vocabulary *v);
  * WordPiece: a piece that begins a word begins with a space. */
 int32_t vocabulary_piece(const struct vocabulary *v, const char *text, size_t n);
 
-/* How two tokens merge, or NULL. */
+/* How two tokens, or the tokens of two bytes, merge, or NULL. */
 const struct merge *vocabulary_merge(const struct vocabulary *v, int32_t left, int32_t right);
+const struct merge *vocabulary_byte_merge(
+	const struct vocabulary *v, unsigned char left, unsigned char right);
+
+/* True when no piece reaches from byte a to byte b behind it. */
+static inline bool vocabulary_parts(const struct vocabulary *v, unsigned char a, unsigned char b)
+{
+	return !(v->within[a][b / 32] & (uint32_t)1 << b % 32);
+}
 
 /* The longest special token at the start of text[n], n > 0, or NULL.  User-defined tokens are found
  * always, control and unknown ones with parse_special. */

@@ -321,3 +321,40 @@ bool weight_row_bytes(enum weight weight, uint64_t n_cols, uint64_t *n_bytes)
 	return n_cols % f->block_weights == 0 &&
 		size_mul(n_cols / f->block_weights, f->block_bytes, n_bytes);
 }
+
+/* ---- damage ------------------------------------------------------------------------------------ */
+
+/* NaNs and infinities: their exponents are all ones. */
+static unsigned count_not_finite(const float *values, unsigned n)
+{
+	unsigned found = 0;
+	for (unsigned i = 0; i < n; i++) {
+		uint32_t bits;
+		memcpy(&bits, &values[i], sizeof bits);
+		found += (bits & 0x7F800000) == 0x7F800000;
+	}
+	return found;
+}
+
+uint64_t weight_not_finite(
+	enum weight weight, const uint8_t *blocks, uint64_t n, uint64_t *first, float *value)
+{
+	enum { N_VALUES = 2048 }; /* whole blocks of every format; they stay in the first cache */
+	const struct weight_format *f = &formats[weight];
+	float values[N_VALUES];
+	uint64_t found = 0;
+	for (uint64_t i = 0; i < n; i += N_VALUES) {
+		unsigned n_values = n - i < N_VALUES ? (unsigned)(n - i) : N_VALUES;
+		f->decode(blocks + i / f->block_weights * f->block_bytes, n_values, values);
+		unsigned more = count_not_finite(values, n_values);
+		if (more && !found) {
+			unsigned at = 0;
+			while (!count_not_finite(&values[at], 1))
+				at++;
+			*first = i + at;
+			*value = values[at];
+		}
+		found += more;
+	}
+	return found;
+}

@@ -39,6 +39,11 @@ const char *weight_list(void);
 /* Bytes of a row of n_cols weights; false when n_cols is no multiple of the block or it overflows. */
 bool weight_row_bytes(enum weight weight, uint64_t n_cols, uint64_t *n_bytes);
 
+/* How many of n weights (a multiple of block_weights) from consecutive blocks decode to a NaN or an
+ * infinity.  When there are some: the index of the first in *first, what it is in *value. */
+uint64_t weight_not_finite(
+	enum weight weight, const uint8_t *blocks, uint64_t n, uint64_t *first, float *value);
+
 float half_to_float(uint16_t h);
 uint16_t float_to_half(float f); /* round to nearest even, as GLSL's packHalf2x16 on IEEE devices */
 

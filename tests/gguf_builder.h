@@ -56,8 +56,10 @@ static inline void builder_bytes(struct text *t, const void *bytes, size_t n)
 /* The n low bytes of value, little-endian. */
 static inline void builder_number(struct text *t, uint64_t value, unsigned n)
 {
+	uint8_t bytes[8];
 	for (unsigned i = 0; i < n; i++, value >>= 8)
-		builder_bytes(t, &(uint8_t){(uint8_t)value}, 1);
+		bytes[i] = (uint8_t)value;
+	builder_bytes(t, bytes, n);
 }
 
 static inline void builder_text(struct text *t, const char *s, size_t n)

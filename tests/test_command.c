@@ -1,135 +1,14 @@
 /* The command as a user runs it: the built binary, its streams, its exit status. Generation runs on
  * the CPU reference, but for one test that asks for the default device. */
+#include <criterion/criterion.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <jansson.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
-#include "base.h"
+#include "command.h"
 #include "console.h"
-#include "support.h"
-
-/* ---- running it ------------------------------------------------------------------------------ */
-
-struct result {
-	int status; /* of exit, or 128 + signal */
-	char *out, *err;
-	size_t n_out;
-};
-
-static const char *scratch(const char *name)
-{
-	char own[64]; /* tests of a suite run side by side */
-	snprintf(own, sizeof own, "%ld-%s", (long)getpid(), name);
-	return scratch_path(own);
-}
-
-static const char *write_scratch(const char *name, const void *bytes, size_t n_bytes)
-{
-	const char *path = scratch(name);
-	struct lap_error err;
-	cr_assert_eq(file_write(path, bytes, n_bytes, &err), LAP_OK, "%s", err.text);
-	return path;
-}
-
-/* Starts the command with the three streams; -1 leaves one closed. */
-static pid_t start(const char *const *argv, int in, int out, int err)
-{
-	pid_t pid = fork();
-	cr_assert_geq(pid, 0);
-	if (pid == 0) {
-		const int streams[] = {in, out, err};
-		for (int i = 0; i < 3; i++)
-			if (streams[i] >= 0 && dup2(streams[i], i) < 0)
-				_exit(99);
-		for (int i = 0; i < 3; i++)
-			if (streams[i] < 0)
-				close(i);
-		execv(argv[0], (char *const *)(uintptr_t)argv);
-		_exit(99);
-	}
-	return pid;
-}
-
-static int finish(pid_t pid)
-{
-	int status;
-	cr_assert_eq(waitpid(pid, &status, 0), pid);
-	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
-/* The path of the command, for argv[0]. */
-static const char *program(void)
-{
-	const char *path = getenv("LAPILLI_COMMAND");
-	cr_assert(path && access(path, X_OK) == 0,
-		"LAPILLI_COMMAND does not name the command; ctest sets it");
-	return path;
-}
-
-static struct result run_with(const char *input, const char *const *argv)
-{
-	const char *out_path = scratch("out"), *err_path = scratch("err");
-	int in = open(input ? input : "/dev/null", O_RDONLY);
-	int out = open(out_path, O_RDWR | O_CREAT | O_TRUNC, 0600);
-	int err = open(err_path, O_RDWR | O_CREAT | O_TRUNC, 0600);
-	cr_assert(in >= 0 && out >= 0 && err >= 0);
-	struct result r = {.status = finish(start(argv, in, out, err))};
-	close(in);
-	close(out);
-	close(err);
-	r.out = read_text(out_path, &r.n_out);
-	r.err = read_text(err_path, NULL);
-	return r;
-}
-
-/* run("argument", ...): standard input is empty, or the file `input`. */
-#define run(...)              run_input(NULL, __VA_ARGS__)
-#define run_input(input, ...) run_with(input, (const char *const[]){program(), __VA_ARGS__, NULL})
-
-static void release(struct result *r)
-{
-	free(r->out);
-	free(r->err);
-}
-
-/* The command fails with this status and says this. */
-static void expect_failure(struct result r, int status, const char *words)
-{
-	cr_expect_eq(r.status, status, "status %d, expected %d: %s", r.status, status, r.err);
-	cr_expect(strstr(r.err, words), "\"%s\" is not in: %s", words, r.err);
-	cr_expect_eq(r.n_out, 0, "on standard output: %s", r.out);
-	release(&r);
-}
-
-static json_t *parse_json(const struct result *r)
-{
-	cr_assert_eq(r->status, 0, "status %d: %s", r->status, r->err);
-	json_error_t error;
-	json_t *json = json_loadb(r->out, r->n_out, JSON_ALLOW_NUL, &error);
-	cr_assert(json, "%s in: %s", error.text, r->out);
-	cr_assert_eq(strchr(r->out, '\n'), r->out + r->n_out - 1, "not one line: %s", r->out);
-	return json;
-}
-
-static json_int_t number_at(const json_t *json, const char *key, const char *inner)
-{
-	const json_t *value = json_object_get(json, key);
-	if (inner)
-		value = json_object_get(value, inner);
-	cr_assert(json_is_integer(value), "no number %s %s", key, inner ? inner : "");
-	return json_integer_value(value);
-}
-
-#define CPU       "-dev", "cpu"
-#define CPU_EXACT "-dev", "cpu", "-ctk", "f32", "-ctv", "f32"
+#include "gguf_builder.h"
 
 /* ---- version, help, mistakes ----------------------------------------------------------------- */
 
@@ -184,8 +63,66 @@ Test(command, files_that_are_not_there_or_no_models)
 	expect_failure(run("-m", page, "-p", "a", CPU), 5, "page.gguf");
 	expect_failure(run("info", "-m", page), 5, "page.gguf");
 	expect_failure(run("tokenize", "-m", page, "-p", "a"), 5, "page.gguf");
-	expect_failure(run("-m", scratch_path("."), "-p", "a"), 8, "directory");
+	const char *folder = scratch("empty");
+	cr_assert_eq(mkdir(folder, 0700), 0);
+	expect_failure(run("-m", folder, "-p", "a"), 8, "directory");
+	expect_failure(run("info", "-hf", "no"), 2, "expected USER/REPO");
 	expect_failure(run("-dev", "no such device", "-n", "1"), 4, "no such device");
+}
+
+/* Makes the folders above a path. */
+static void make_folders(char *path)
+{
+	for (char *slash = path + 1; (slash = strchr(slash, '/')); slash++) {
+		*slash = '\0';
+		cr_assert(mkdir(path, 0700) == 0 || errno == EEXIST);
+		*slash = '/';
+	}
+}
+
+Test(command, models_by_name)
+{
+	struct text path = {0};
+	cr_assert(text_printf(&path, "%s/hub/models--a--austen-GGUF/snapshots/1/austen-Q8_0.gguf",
+		scratch("home")));
+	make_folders(path.data);
+	cr_assert_eq(symlink(source_path("models/austen.gguf"), path.data), 0);
+	setenv("HF_HOME", scratch("home"), 1);
+	static const char *const names[][2] = {{"-hf", "a/austen-GGUF:q8_0"}, {"-m", "austen"}};
+	for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
+		struct result r = run("info", "--json", names[i][0], names[i][1]);
+		json_t *json = parse_json(&r);
+		cr_expect_str_eq(json_string_value(json_object_get(json, "path")), path.data);
+		cr_expect_eq(number_at(json, "files", NULL), 1);
+		json_decref(json);
+		release(&r);
+	}
+	struct result r = run("tokenize", "--ids", "-v", "-p", "a", "-hf", "a/austen-GGUF");
+	cr_expect(r.status == 0 && strstr(r.err, path.data), "%s", r.err);
+	release(&r);
+	expect_failure(run("-hf", "a/austen-GGUF:Q4_0", "-p", "a", CPU), 8, "austen-Q8_0.gguf");
+	expect_failure(run("tokenize", "-m", "jane", "-p", "a"), 8, "Hugging Face hub (");
+	text_free(&path);
+}
+
+Test(command, files_that_go_with_a_model)
+{
+	struct builder *b = calloc(1, sizeof *b);
+	cr_assert(b);
+	builder_string(b, "general.architecture", "clip");
+	builder_string(b, "general.type", "mmproj");
+	builder_noise(b, "v.patch_embd.weight", 8, 8, 1);
+	struct text file = builder_file(b);
+	const char *path = write_scratch("vision.gguf", file.data, file.n);
+	expect_failure(run("-m", path, "-p", "a", CPU), 5, "(mmproj)");
+	expect_failure(run("tokenize", "-m", path, "-p", "a"), 5, "(mmproj)");
+	struct result r = run("info", "-m", path);
+	cr_expect_eq(r.status, 0, "%s", r.err);
+	cr_expect(strstr(r.out, "(mmproj), expected the language model beside it"), "%s", r.out);
+	release(&r);
+	text_free(&file);
+	builder_free(b);
+	free(b);
 }
 
 /* ---- generate -------------------------------------------------------------------------------- */
@@ -424,7 +361,9 @@ static char *ids_of_text(const char *option, const char *value, const char *inpu
 Test(command, files_byte_for_byte)
 {
 	static const char *const texts[] = {"D: Four\n", "D: Four\n\n", "D: Four", "a\r\nb\r\n",
-		"\xEF\xBB\xBFwith a mark\n", "\n", "", "a\\nb", "\xff\xfe\n", " ", "\t\n "};
+		"\xEF\xBB\xBFwith a mark\n", "\n", "", "a\\nb", "\xff\xfe\n", " ", "\t\n ",
+		/* OB-16 */ "\xE6\xAD", "a\xE2\x80", "\xFF", "\xC0\x80", "\xED\xA0\x80",
+		"\xF4\x90\x80\x80"};
 	for (size_t i = 0; i < ARRAY_COUNT(texts); i++) {
 		size_t n = strlen(texts[i]);
 		const char *path = write_scratch("text", texts[i], n);
@@ -527,8 +466,21 @@ Test(command, tokenize_jsonl)
 	release(&r);
 	release(&in);
 
+	/* A byte 0 in the middle is the same from a file. */
+	path = write_scratch("zero", "a\0b", 3);
+	char *zero = ids_of_text("-f", path, NULL);
+	path = write_scratch("zero-line", "{\"text\": \"a\\u0000b\"}", 20);
+	r = run("tokenize", "--jsonl", path);
+	cr_expect_str_eq(r.out, zero);
+	cr_expect(strchr(zero, ','), "%s", zero);
+	free(zero);
+	release(&r);
+
 	static const char *const wrong[] = {"{\"text\": 5}", "{}", "[]", "{\"text\": \"a\"",
-		"{\"text\": \"a\", \"parse_special\": 1}", "nonsense"};
+		"{\"text\": \"a\", \"parse_special\": 1}", "nonsense",
+		/* OB-16: JSON is UTF-8 */ "{\"text\": \"\xE6\xAD\"}", "{\"text\": \"\xFF\"}",
+		"{\"text\": \"\xC0\x80\"}", "{\"text\": \"\xED\xA0\x80\"}",
+		"{\"text\": \"\xF4\x90\x80\x80\"}"};
 	for (size_t i = 0; i < ARRAY_COUNT(wrong); i++) {
 		char text[128];
 		snprintf(text, sizeof text, "{\"text\": \"a\"}\n%s\n", wrong[i]);
@@ -715,7 +667,7 @@ Test(command, info_of_a_vocabulary)
 	cr_expect_eq(number_at(json, "hparams", "n_vocab"), 50257);
 	json_decref(json);
 	release(&r);
-	expect_failure(run("-m", model, "-p", "a", CPU), 5, "");
+	expect_failure(run("-m", model, "-p", "a", CPU), 5, "this is a vocabulary alone");
 }
 
 Test(command, devices)

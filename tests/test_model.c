@@ -64,6 +64,42 @@ static void reshape(struct builder *b, const char *name, uint64_t n_rows, uint64
 	builder_noise(b, name, n_rows, n_cols, 1);
 }
 
+/* ---- files that are no language model ------------------------------------------------------------ */
+
+Test(model, other_kinds_are_named)
+{
+	static const struct {
+		const char *key, *value, *words;
+	} cases[] = {
+		{"general.type", "mmproj",
+			"this is the part of a model that sees or hears (mmproj)"},
+		{"general.architecture", "clip", "sees or hears (mmproj), expected the language"},
+		{"general.type", "adapter",
+			"this is an adapter (LoRA), expected the language model"},
+		{"general.architecture", "controlvector", "this is a control vector"},
+		{"general.type", "imatrix", "this is an importance matrix (imatrix)"},
+	};
+	for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+		struct builder *b = new_builder();
+		builder_string(b, cases[i].key, cases[i].value);
+		expect_refused(b, cases[i].words);
+	}
+	struct builder *b = new_builder();
+	builder_drop(b, "general.architecture");
+	builder_string(b, "general.type", "imatrix");
+	expect_refused(b, "this is an importance matrix");
+	b = new_builder();
+	builder_string(b, "general.type", "model");
+	struct opened o = open_good(b);
+	close_model(&o);
+	b = new_builder();
+	while (b->n_tensors)
+		builder_drop_tensor(b, b->tensors[0].name.data);
+	expect_refused(b, "this is a vocabulary alone");
+	builder_drop(b, "tokenizer.ggml.model");
+	expect_refused(b, "block_count is 2, but the file has 0 tensors");
+}
+
 /* ---- what is read ------------------------------------------------------------------------------ */
 
 Test(model, reads_a_llama)
@@ -365,6 +401,10 @@ Test(model, integers_out_of_range)
 		const char *words;
 	} cases[] = {
 		{"llama.block_count", 4, "the tensor blk.2.attn_norm.weight is missing"},
+		{"llama.block_count", 5, "the tensor blk.2.attn_norm.weight is missing"},
+		{"llama.block_count", 6,
+			"block_count is 6, but the file has 21 tensors for them all, expected at "
+			"least 4 for each"},
 		{"llama.block_count", 22, "block_count is 22, but the file has 21 tensors"},
 		{"llama.block_count", UINT32_MAX, "block_count is 4294967295"},
 		{"llama.context_length", 0, "context_length is 0"},
@@ -384,7 +424,6 @@ Test(model, integers_out_of_range)
 			"dimension_count is 10, expected an even number"},
 		{"llama.expert_count", 8, "llama.expert_used_count is 0, expected 1 to 8"},
 		{"llama.expert_count", 513, "expert_count is 513, expected at most 512"},
-		{"split.count", 3, "one part of a model split into 3"},
 		{"llama.embedding_length", 48,
 			"token_embd.weight is [264, 32], expected [264, 48]"},
 		{"llama.feed_forward_length", 65, "ffn_gate.weight is [64, 32], expected [65, 32]"},

@@ -180,6 +180,42 @@ Test(pretokenize, names)
 	}
 }
 
+/* What finds matches without asking the patterns finds theirs, whatever stands beside a word. */
+Test(pretokenize, fast_and_reference_agree)
+{
+	static const char *const units[] = {"a", "b", "word", "It", "A", "HTML", " ", " ", "  ",
+		"'", "'s", "'LL", "1", "23", "!", "(", "$", "\n", "\r\n", "\t", "_", "/", "\u00E9",
+		"\u01C5", "\u0301", "\u4F60\u597D", "\uAC00", "\u3002", "\u00A0", "\u3000",
+		"\u0660", "\u180E", "\xFF", "\U0001F600", "\u212A", "\u017F"};
+	size_t n_rules;
+	const struct pretokenizer_rule *rules = pretokenizer_rules(&n_rules);
+	uint32_t seed = 1;
+	for (size_t i = 0; i < n_rules; i++) {
+		char name[32];
+		snprintf(name, sizeof name, "%.*s", (int)strcspn(rules[i].names, " "),
+			rules[i].names);
+		struct pretokenizer *fast = make(name, true), *reference = make(name, false);
+		for (int j = 0; j < 4000; j++) {
+			char text[256] = "";
+			for (int k = j % 24; k >= 0; k--) {
+				seed = seed * 1664525u + 1013904223u;
+				strcat(text, units[(seed >> 16) % ARRAY_COUNT(units)]);
+			}
+			size_t n = strlen(text);
+			struct words found = split(fast, text, n),
+				     expected = split(reference, text, n);
+			cr_expect(found.n == expected.n &&
+					!memcmp(found.ends, expected.ends,
+						found.n * sizeof *found.ends),
+				"%s: \"%s\"", name, text);
+			words_free(&found);
+			words_free(&expected);
+		}
+		pretokenizer_destroy(fast);
+		pretokenizer_destroy(reference);
+	}
+}
+
 /* Long runs, on which a pattern that goes back over them would take hours; with and without code
  * made at run time, and with the same cuts. */
 Test(pretokenize, long_runs)

@@ -55,30 +55,151 @@ static bool take_token(void *user, const struct lap_token *token)
 
 /* ---- prompt ---------------------------------------------------------------------------------- */
 
-static enum lap_status encode_prompt(const struct options *o, const struct lap_model *model,
-	const struct text *text, bool given, int32_t **ids, size_t *n, struct lap_error *err)
+/* What is continued. */
+struct prompt {
+	struct text text; /* of -p or -f; in a conversation what the template made of it */
+	bool given;       /* there was a text */
+	bool chat;        /* a conversation */
+	int32_t *ids;
+	size_t n;
+};
+
+static void prompt_release(struct prompt *p)
+{
+	text_free(&p->text);
+	lap_free(p->ids);
+}
+
+static enum lap_status encode_text(const struct options *o, const struct lap_model *model,
+	struct prompt *p, struct lap_error *err)
 {
 	const struct lap_model_info *m = lap_model_info(model);
-	if (!given && !m->add_bos)
+	if (!p->given && !m->add_bos)
 		return fail(err, LAP_USAGE,
 			"a prompt is needed (-p TEXT or -f FILE): %s does not begin texts with a "
 			"token",
 			o->model);
+	const struct lap_text bytes = source_bytes(&p->text);
 	enum lap_status status =
-		lap_tokenize(model, text->data ? text->data : "", text->n, true, true, ids, n, err);
+		lap_tokenize(model, bytes.text, bytes.n_bytes, true, true, &p->ids, &p->n, err);
 	if (status)
 		return status;
 	/* The end that a model wants behind complete texts is none that a prompt should have. */
-	if (m->add_eos && *n > 0 && (*ids)[*n - 1] == m->eos)
-		--*n;
-	if (*n == 0)
-		return fail(err, LAP_USAGE,
-			"the prompt is empty and the model begins texts with no token: it needs -p "
-			"TEXT or -f FILE");
-	if (m->add_bos && *n > 1 && (*ids)[0] == m->bos && (*ids)[1] == m->bos)
+	if (m->add_eos && p->n > 0 && p->ids[p->n - 1] == m->eos)
+		--p->n;
+	if (m->add_bos && p->n > 1 && p->ids[0] == m->bos && p->ids[1] == m->bos)
 		say("warning: the prompt begins with the model's BOS token, and the model adds "
 		    "another");
 	return LAP_OK;
+}
+
+/* One message, behind those of *messages. */
+static enum lap_status add_message(
+	json_t *messages, const char *role, const struct text *text, struct lap_error *err)
+{
+	for (size_t i = 0; i < text->n;) {
+		uint32_t code;
+		unsigned n = utf8_decode(text->data + i, text->n - i, &code);
+		if (n == 0)
+			return fail(err, LAP_USAGE,
+				"the %s message: found byte 0x%02X at place %zu, expected UTF-8, "
+				"as in all messages",
+				role, (unsigned char)text->data[i], i);
+		i += n;
+	}
+	const struct lap_text bytes = source_bytes(text);
+	json_t *message =
+		json_pack("{s:s, s:s%}", "role", role, "content", bytes.text, bytes.n_bytes);
+	return json_array_append_new(messages, message) ? fail_memory(err, "a message", text->n)
+							: LAP_OK;
+}
+
+/* The turn that asks for an answer, as JSON in *text (release with free). */
+static enum lap_status pack_messages(
+	const struct options *o, const struct text *user, char **text, struct lap_error *err)
+{
+	struct text system = {0};
+	bool given;
+	json_t *messages = json_array();
+	*text = NULL;
+	enum lap_status status = source_system(o, &system, &given, err);
+	if (!status && given)
+		status = add_message(messages, "system", &system, err);
+	if (!status)
+		status = add_message(messages, "user", user, err);
+	if (!status && !(*text = json_dumps(messages, 0)))
+		status = fail_memory(err, "the messages", user->n);
+	json_decref(messages);
+	text_free(&system);
+	return status;
+}
+
+/* Puts the chat that the text asks for in place of the text. */
+static enum lap_status encode_chat(const struct options *o, const struct lap_model *model,
+	struct prompt *p, struct lap_error *err)
+{
+	struct text template = {0};
+	char *messages = NULL, *rendered = NULL;
+	size_t n_bytes;
+	enum lap_status status = source_template(o, model, &template, err);
+	if (!status)
+		status = pack_messages(o, &p->text, &messages, err);
+	const struct lap_chat chat = {
+		.messages = {messages, 0},
+		.kwargs = {o->template_kwargs, 0},
+		.chat_template = source_bytes(&template),
+	};
+	if (!status)
+		status = lap_chat_render(model, &chat, &rendered, &n_bytes, err);
+	p->text.n = 0;
+	if (!status && !text_append(&p->text, rendered, n_bytes))
+		status = fail_memory(err, "the chat", n_bytes);
+	if (!status)
+		status = lap_chat_tokenize(model, rendered, n_bytes, &p->ids, &p->n, err);
+	lap_free(rendered);
+	free(messages);
+	text_free(&template);
+	return status;
+}
+
+static enum lap_status encode_prompt(const struct options *o, const struct lap_model *model,
+	struct prompt *p, struct lap_error *err)
+{
+	enum lap_status status =
+		p->chat ? encode_chat(o, model, p, err) : encode_text(o, model, p, err);
+	if (!status && p->n == 0)
+		status = fail(err, LAP_USAGE,
+			"the prompt is empty and the model begins texts with no token: it needs -p "
+			"TEXT or -f FILE");
+	return status;
+}
+
+/* The text, and whether it is a message. */
+static enum lap_status read_prompt(const struct options *o, struct prompt *p, struct lap_error *err)
+{
+	bool system = o->system || o->system_file;
+	p->chat = o->conversation || system;
+	if (p->chat && o->no_conversation)
+		return fail(err, LAP_USAGE,
+			"found %s and --no-conversation, expected one of them: %s",
+			o->conversation ? "-cnv" : "-sys",
+			o->conversation ? "one turns the other off"
+					: "a system message begins a conversation");
+	if (!p->chat && (o->template_file || o->template_kwargs))
+		return fail(err, LAP_USAGE,
+			"%s is for a conversation: -cnv makes the prompt a message of one",
+			o->template_file ? "--chat-template-file" : "--chat-template-kwargs");
+	if (o->file && o->system_file && !strcmp(o->file, "-") && !strcmp(o->system_file, "-"))
+		return fail(err, LAP_USAGE, "-f - and -sysf - both read standard input");
+	enum lap_status status = source_text(o, &p->text, &p->given, err);
+	if (!status && p->chat && !p->given)
+		status = fail(err, LAP_USAGE, "a conversation needs a message: -p TEXT or -f FILE");
+	if (!status && !p->given && !o->model) {
+		p->given = true;
+		if (!text_append(&p->text, demo_prompt, strlen(demo_prompt)))
+			status = fail_memory(err, "the prompt", sizeof demo_prompt);
+	}
+	return status;
 }
 
 /* ---- statistics ------------------------------------------------------------------------------ */
@@ -209,18 +330,22 @@ static struct lap_generate_options generate_options(const struct options *o)
 	};
 }
 
-static enum lap_status generate(const struct options *o, struct lap_model *model,
-	const struct text *text, bool given, struct lap_error *err)
+/* In a conversation the answer is what was asked for; its prompt is made of control tokens. */
+static bool shows_prompt(const struct options *o, const struct prompt *p)
 {
-	int32_t *prompt = NULL;
-	size_t n_prompt = 0;
+	return o->display_prompt && (!p->chat || o->special);
+}
+
+static enum lap_status generate(
+	const struct options *o, struct lap_model *model, struct prompt *p, struct lap_error *err)
+{
 	struct stream s = {.json = o->json, .last = '\n'};
 	struct lap_generation g = {0};
 	struct lap_session *session = NULL;
 	const struct lap_session_options session_options = source_session(o);
 	const struct lap_generate_options options = generate_options(o);
 
-	enum lap_status status = encode_prompt(o, model, text, given, &prompt, &n_prompt, err);
+	enum lap_status status = encode_prompt(o, model, p, err);
 	if (!status)
 		status = lap_session_create(model, &session_options, &session, err);
 	if (!status) {
@@ -231,10 +356,10 @@ static enum lap_status generate(const struct options *o, struct lap_model *model
 	if (!status) {
 		if (!o->json) {
 			print_banner(o, lap_model_info(model));
-			if (o->display_prompt)
-				write_text(&s, text->data, text->n);
+			if (shows_prompt(o, p))
+				write_text(&s, p->text.data, p->text.n);
 		}
-		status = lap_generate(session, prompt, n_prompt, &options, take_token, &s, &g, err);
+		status = lap_generate(session, p->ids, p->n, &options, take_token, &s, &g, err);
 	}
 	interrupt_session(NULL);
 	if (!status && s.out_of_memory)
@@ -242,12 +367,10 @@ static enum lap_status generate(const struct options *o, struct lap_model *model
 	if (!o->json && s.last != '\n') /* so that what follows starts a line of the terminal */
 		fputc('\n', stderr);
 	if (!status && o->json)
-		status = (enum lap_status)print_json(
-			lap_model_info(model), &s, prompt, n_prompt, &g);
+		status = (enum lap_status)print_json(lap_model_info(model), &s, p->ids, p->n, &g);
 	else if (!status && out_flush()) /* whoever stopped reading wants no statistics either */
 		print_statistics(o, lap_model_info(model), &g);
 	lap_session_destroy(session);
-	lap_free(prompt);
 	free(s.ids);
 	text_free(&s.text);
 	return status;
@@ -256,22 +379,16 @@ static enum lap_status generate(const struct options *o, struct lap_model *model
 int command_generate(const struct options *o)
 {
 	struct lap_error err = {0};
-	struct text text = {0};
+	struct prompt prompt = {0};
 	struct lap_model *model = NULL;
-	bool given;
-	enum lap_status status = source_text(o, &text, &given, &err);
-	if (!status && !given && !o->model) {
-		given = true;
-		if (!text_append(&text, demo_prompt, strlen(demo_prompt)))
-			status = fail_memory(&err, "the prompt", sizeof demo_prompt);
-	}
+	enum lap_status status = read_prompt(o, &prompt, &err);
 	interrupt_install(); /* after the text, for which a terminal may keep us waiting */
 	if (!status)
 		status = source_model(o, SOURCE_MODEL, &model, &err);
 	if (!status)
-		status = generate(o, model, &text, given, &err);
+		status = generate(o, model, &prompt, &err);
 	lap_model_close(model);
-	text_free(&text);
+	prompt_release(&prompt);
 	if (interrupted() && (!status || status == LAP_ERROR))
 		return STATUS_INTERRUPTED;
 	return status ? report(&err) : LAP_OK;

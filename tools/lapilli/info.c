@@ -145,10 +145,10 @@ static void print_memory(const struct lap_model_info *m, const struct memory *me
 
 static json_t *info_json(const struct lap_model_info *m, const char *refused)
 {
-	json_t *json = json_pack("{s:o, s:o, s:o, s:I, s:I, s:I}", "path", text_json(m->path),
+	json_t *json = json_pack("{s:o, s:o, s:o, s:I, s:I, s:I, s:I}", "path", text_json(m->path),
 		"name", text_json(m->name), "architecture", text_json(m->architecture),
-		"gguf_version", (json_int_t)m->gguf_version, "file_bytes",
-		(json_int_t)m->file_bytes, "parameters", (json_int_t)m->n_weights);
+		"gguf_version", (json_int_t)m->gguf_version, "files", (json_int_t)m->n_files,
+		"file_bytes", (json_int_t)m->file_bytes, "parameters", (json_int_t)m->n_weights);
 	json_t *hparams = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f}",
 		"n_vocab", (json_int_t)m->n_vocab, "n_ctx_train", (json_int_t)m->n_ctx_train,
 		"n_layer", (json_int_t)m->n_layer, "n_embd", (json_int_t)m->n_embd, "n_ff",
@@ -188,8 +188,10 @@ static const char *known(const char *text)
 
 static void print_info(const struct lap_model_info *m, const char *refused, bool verbose)
 {
-	out_printf("file          %s, %s, GGUF version %u\n", m->path, bytes_text(m->file_bytes),
-		m->gguf_version);
+	out_printf("file          %s, ", m->path);
+	if (m->n_files > 1)
+		out_printf("with the other parts %u files, ", m->n_files);
+	out_printf("%s, GGUF version %u\n", bytes_text(m->file_bytes), m->gguf_version);
 	if (*refused)
 		out_printf("cannot run    %s\n", refused);
 	out_printf("name          %s\n", known(m->name));

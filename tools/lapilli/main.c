@@ -5,6 +5,7 @@
 
 #include "commands.h"
 #include "console.h"
+#include "locate.h"
 
 static int show_help(const struct options *o)
 {
@@ -23,7 +24,8 @@ static int show_help(const struct options *o)
 	return LAP_OK;
 }
 
-static int run(const struct options *o)
+/* `model` holds the path of a model that was looked up, as long as the command runs. */
+static int run(struct options *o, struct text *model)
 {
 	static int (*const commands[N_COMMANDS])(const struct options *) = {
 #define COMMAND(id, letter, arguments, help) command_##id,
@@ -35,6 +37,12 @@ static int run(const struct options *o)
 		return command_version(o);
 	if (o->list_devices)
 		return command_devices(o);
+	struct lap_error err;
+	if (locate_model(o->model, o->hf_repo, o->hf_file, model, &err))
+		return report(&err);
+	if (o->verbose && model->data)
+		say("the model is %s", model->data);
+	o->model = model->data ? model->data : o->model;
 	return commands[o->command](o);
 }
 
@@ -42,12 +50,14 @@ int main(int argc, char **argv)
 {
 	console_open();
 	struct options o;
+	struct text model = {0};
 	struct lap_error err;
 	int status = LAP_OK;
 	if (options_parse(argc, argv, &o, &err))
 		status = report(&err);
 	else
-		status = run(&o);
+		status = run(&o, &model);
 	options_release(&o);
+	text_free(&model);
 	return console_close(status);
 }

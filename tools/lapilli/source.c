@@ -66,6 +66,7 @@ enum lap_status source_model(const struct options *o, enum source_part part,
 			.device = o->device,
 			.vocab_only = part == SOURCE_VOCABULARY,
 			.no_weights = part == SOURCE_NO_WEIGHTS,
+			.check_tensors = o->check_tensors,
 		},
 		model, err);
 	if (status == LAP_NO_DEVICE && !o->device) {
@@ -112,19 +113,52 @@ static bool append_unescaped(struct text *text, const char *s)
 	return ok;
 }
 
+/* A text that two options may give, one as it is and one as the name of a file. */
+static enum lap_status read_either(const struct options *o, const char *given, const char *file,
+	const char *names, struct text *text, struct lap_error *err)
+{
+	if (given && file)
+		return fail(err, LAP_USAGE, "%s both name the text, expected one of them", names);
+	if (file)
+		return file_read(file, text, err);
+	if (given &&
+		!(o->escape ? append_unescaped(text, given)
+			    : text_append(text, given, strlen(given))))
+		return fail_memory(err, "a text of the command line", strlen(given));
+	return LAP_OK;
+}
+
 enum lap_status source_text(
 	const struct options *o, struct text *text, bool *given, struct lap_error *err)
 {
 	*given = o->prompt || o->file;
-	if (o->prompt && o->file)
-		return fail(err, LAP_USAGE, "-p and -f both name the text, expected one of them");
-	if (o->file)
-		return file_read(o->file, text, err);
-	if (o->prompt &&
-		!(o->escape ? append_unescaped(text, o->prompt)
-			    : text_append(text, o->prompt, strlen(o->prompt))))
-		return fail_memory(err, "the text of -p", strlen(o->prompt));
+	return read_either(o, o->prompt, o->file, "-p and -f", text, err);
+}
+
+enum lap_status source_system(
+	const struct options *o, struct text *text, bool *given, struct lap_error *err)
+{
+	*given = o->system || o->system_file;
+	return read_either(o, o->system, o->system_file, "-sys and -sysf", text, err);
+}
+
+enum lap_status source_template(const struct options *o, const struct lap_model *model,
+	struct text *text, struct lap_error *err)
+{
+	if (o->template_file)
+		return file_read(o->template_file, text, err);
+	const struct lap_model_info *info = lap_model_info(model);
+	if (!info->chat_template)
+		return fail(err, LAP_ERROR,
+			"%s has no chat template; --chat-template-file FILE gives one", info->path);
+	if (!text_append(text, info->chat_template, strlen(info->chat_template)))
+		return fail_memory(err, "the chat template", strlen(info->chat_template));
 	return LAP_OK;
+}
+
+struct lap_text source_bytes(const struct text *text)
+{
+	return (struct lap_text){text->data ? text->data : "", text->n};
 }
 
 struct lap_session_options source_session(const struct options *o)

@@ -23,6 +23,18 @@ enum lap_status source_reference(const struct options *o, uint64_t max_chunk_byt
 enum lap_status source_text(
 	const struct options *o, struct text *text, bool *given, struct lap_error *err);
 
+/* The system message of -sys or -sysf in the same way. */
+enum lap_status source_system(
+	const struct options *o, struct text *text, bool *given, struct lap_error *err);
+
+/* Appends the chat template of --chat-template-file, or else the model's (which may be NULL when there
+ * is a file), to *text. LAP_ERROR, with what to use, when the model has none. */
+enum lap_status source_template(const struct options *o, const struct lap_model *model,
+	struct text *text, struct lap_error *err);
+
+/* What the library takes for these bytes, an empty text for none. Valid as long as they are. */
+struct lap_text source_bytes(const struct text *text);
+
 /* Session options from the command line. */
 struct lap_session_options source_session(const struct options *o);
 

@@ -180,6 +180,9 @@ int command_validate(const struct options *o)
 	if (!status && o->device && strcmp(o->device, "cpu") == 0)
 		status = fail(&err, LAP_USAGE,
 			"-dev cpu is the reference itself: expected a Vulkan device");
+	if (!status && o->check_tensors && !o->model)
+		status = fail(&err, LAP_USAGE,
+			"--check-tensors looks at the model of -m, which is missing");
 	if (!status && o->model) /* first, so that a wrong path is said at once */
 		status = check_plans(&t, &err);
 	if (!status) {
