@@ -369,6 +369,70 @@ static enum lap_status run_on_device(struct batch *b, struct lap_error *err)
 	return status;
 }
 
+/* ---- steps whose tokens the host draws ------------------------------------------------------- */
+
+static bool any_needs_host(const struct batch *b)
+{
+	for (uint32_t i = 0; i < b->s->n_seq; i++)
+		if (is_in(&b->slots[i], PHASE_DECODE) && slot_needs_host(&b->slots[i]))
+			return true;
+	return false;
+}
+
+/* Rows of all sequences that decode, those of one together; n_rows[i]: of slot i. */
+static uint32_t collect_rows(struct batch *b, struct step_row *rows, uint32_t n_rows[MAX_SEQUENCES])
+{
+	struct lap_session *s = b->s;
+	uint32_t n = 0, n_slots = n_in(b, PHASE_DECODE);
+	for (uint32_t i = 0; i < s->n_seq; i++) {
+		struct slot *slot = &b->slots[i];
+		n_rows[i] = 0;
+		if (!is_in(slot, PHASE_DECODE))
+			continue;
+		const uint32_t at = slot->t->n_past;
+		n_slots--;
+		n_rows[i] = slot_rows(slot, rows + n, s->max_rows - n - n_slots);
+		uint32_t room = timeline_reserve(s, slot->t, at + n_rows[i]) - at;
+		if (room == 0)
+			slot_fail_full(slot);
+		if (room < n_rows[i])
+			n_rows[i] = room;
+		n += n_rows[i];
+	}
+	return n;
+}
+
+/* One step of every sequence. */
+static enum lap_status run_on_host(struct batch *b, struct lap_error *err)
+{
+	struct lap_session *s = b->s;
+	const size_t n_vocab = s->m->info.n_vocab;
+	struct step_row rows[MAX_STEP_ROWS];
+	uint32_t n_rows[MAX_SEQUENCES];
+	uint64_t ticket;
+	if (!s->host_logits)
+		s->host_logits = array_alloc((s->max_rows + 1) * n_vocab, sizeof(float));
+	if (!s->host_logits)
+		return fail_memory(err, "logits", (s->max_rows + 1) * n_vocab * sizeof(float));
+	const uint32_t n = collect_rows(b, rows, n_rows);
+	if (n == 0)
+		return LAP_OK;
+	enum lap_status status = session_set_step(s, STEP_LOGITS, rows, n, err);
+	if (!status)
+		status = session_submit(s, 1, &ticket, err);
+	if (!status)
+		status = session_wait(s, ticket, err);
+	if (!status)
+		status = session_read_logits(s, 0, n, s->host_logits, err);
+	const float *logits = s->host_logits;
+	for (uint32_t i = 0; i < s->n_seq && !status; i++) {
+		if (n_rows[i])
+			status = slot_take_logits(&b->slots[i], logits, n_rows[i], err);
+		logits += n_rows[i] * n_vocab;
+	}
+	return status;
+}
+
 /* ---- all of it ------------------------------------------------------------------------------- */
 
 static enum lap_status step_all(struct batch *b, struct lap_error *err)
@@ -377,7 +441,7 @@ static enum lap_status step_all(struct batch *b, struct lap_error *err)
 	if (!status)
 		status = prefill_round(b, err);
 	if (!status && n_in(b, PHASE_DECODE) && !b->s->cancelled)
-		status = run_on_device(b, err);
+		status = any_needs_host(b) ? run_on_host(b, err) : run_on_device(b, err);
 	for (uint32_t i = 0; i < b->s->n_seq && !status; i++)
 		if (is_in(&b->slots[i], PHASE_FULL))
 			status = slot_make_room(&b->slots[i], err);

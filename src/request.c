@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "breakers.h"
 #include "sampler.h"
 
 #define SAMPLING_DEFAULTS                                                                \
@@ -45,13 +46,25 @@ static size_t n_ends_of(const struct lap_session *s, const int32_t **ends)
 	return n < MAX_STOPS ? n : MAX_STOPS;
 }
 
+static enum lap_status check_sampling(
+	const struct lap_session *s, const struct lap_sampling *sampling, struct lap_error *err)
+{
+	struct sampler_chain *chain;
+	struct lap_sampling fixed = *sampling;
+	if (fixed.seed == LAP_SEED_RANDOM)
+		fixed.seed = 0;
+	enum lap_status status =
+		sampler_chain_create(&fixed, s->m->info.n_vocab, s->n_ctx, &chain, err);
+	sampler_chain_destroy(chain);
+	return status;
+}
+
 static enum lap_status check(
 	const struct lap_session *s, const struct lap_request *r, struct lap_error *err)
 {
 	const struct lap_generate_options *o = r->options ? r->options : &default_options;
 	const int32_t *ends;
 	const size_t n_ends = n_ends_of(s, &ends);
-	struct sequence unused;
 	struct lap_sampling sampling = o->sampling;
 	if (r->n == 0)
 		return fail(err, LAP_USAGE, "the prompt has no tokens, expected at least one");
@@ -73,7 +86,7 @@ static enum lap_status check(
 			return fail(err, LAP_USAGE, "stop string %zu is empty", i + 1);
 	if (sampling.repeat_penalty == 0)
 		sampling.repeat_penalty = 1;
-	enum lap_status status = sampler_set(&unused, &sampling, s->m->info.n_vocab, s->n_ctx, err);
+	enum lap_status status = check_sampling(s, &sampling, err);
 	if (!status)
 		status = session_check_tokens(s, r->prompt, r->n, err);
 	if (!status)
@@ -131,9 +144,34 @@ static enum lap_status set_stops(struct slot *slot, struct lap_error *err)
 	return status;
 }
 
-static enum lap_status set_sequence(struct slot *slot, struct lap_error *err)
+/* Parameters of the recorded step, and of the chain where that cannot do. */
+static enum lap_status set_sampling(
+	struct slot *slot, const struct lap_sampling *sampling, struct lap_error *err)
 {
 	const struct lap_session *s = slot->s;
+	const uint32_t n_vocab = s->m->info.n_vocab;
+	struct sequence *q = &slot->sequence;
+	if (sampler_chain_needed(sampling)) {
+		slot->request->result.on_host = true;
+		enum lap_status status =
+			sampler_chain_create(sampling, n_vocab, s->n_ctx, &slot->chain, err);
+		if (!status && s->m->tokenizer)
+			status = breakers_add(slot->chain, s->m->tokenizer, sampling, err);
+		return status;
+	}
+	bool temperature_last;
+	const struct lap_sampling step = sampler_chain_step(sampling, &temperature_last);
+	enum lap_status status = sampler_set(q, &step, n_vocab, s->n_ctx, err);
+	if (temperature_last)
+		q->inv_cut_temperature = 1;
+	for (size_t i = 0; i < sampling->n_logit_bias && !status; i++)
+		status = sampler_bias(q, (uint32_t)sampling->logit_bias[i].token,
+			sampling->logit_bias[i].bias, n_vocab, err);
+	return status;
+}
+
+static enum lap_status set_sequence(struct slot *slot, struct lap_error *err)
+{
 	struct lap_sampling sampling = slot->o->sampling;
 	if (sampling.seed == LAP_SEED_RANDOM) {
 		uint32_t seed; /* 32 bits: short enough to type */
@@ -144,9 +182,8 @@ static enum lap_status set_sequence(struct slot *slot, struct lap_error *err)
 	if (sampling.repeat_penalty == 0) /* as in a zeroed struct */
 		sampling.repeat_penalty = 1;
 	slot->request->result.seed = sampling.seed;
-	slot->sequence = (struct sequence){.n_ctx = s->n_ctx, .n_top = slot->o->n_top};
-	enum lap_status status =
-		sampler_set(&slot->sequence, &sampling, s->m->info.n_vocab, s->n_ctx, err);
+	slot->sequence = (struct sequence){.n_ctx = slot->s->n_ctx, .n_top = slot->o->n_top};
+	enum lap_status status = set_sampling(slot, &sampling, err);
 	return status ? status : set_stops(slot, err);
 }
 
@@ -300,6 +337,11 @@ void slot_close(struct slot *slot)
 	r->decode_seconds = slot->n_generated ? slot->latest - slot->first : 0;
 	timeline_truncate(slot->s, slot->t, slot->t->n_past); /* blocks that were ahead */
 	slot->t->busy = false;
+	sampler_chain_destroy(slot->chain);
+	candidates_free(&slot->candidates);
+	free(slot->mask);
+	slot->chain = NULL;
+	slot->mask = NULL;
 	stops_free(&slot->stops);
 	text_free(&slot->piece);
 	text_free(&slot->text);
@@ -428,6 +470,109 @@ enum lap_status slot_take_ready(struct slot *slot, uint32_t n_steps, struct lap_
 	if (slot->phase == PHASE_DECODE && n_there < n_steps) /* by itself */
 		end(slot, LAP_FINISH_CANCELLED);
 	return LAP_OK;
+}
+
+/* ---- drawing on the host --------------------------------------------------------------------- */
+
+bool slot_needs_host(const struct slot *slot)
+{
+	return slot->chain != NULL;
+}
+
+uint32_t slot_rows(struct slot *slot, struct step_row *rows, uint32_t most)
+{
+	(void)most;
+	rows[0] = (struct step_row){(uint32_t)slot->last, slot->t->n_past, slot->seq, 0};
+	slot->on_device = false;
+	return 1;
+}
+
+/* What may not be drawn now, as a mask for the chain; NULL: everything may. */
+static enum lap_status host_mask(struct slot *slot, const uint32_t **mask, struct lap_error *err)
+{
+	const struct sequence *q = &slot->sequence;
+	const size_t n_words = MASK_WORDS(slot->s->m->info.n_vocab);
+	const bool forbids = slot->n_generated < q->n_forbid_left;
+	*mask = NULL;
+	if (!forbids && q->n_bias == 0)
+		return LAP_OK;
+	if (!slot->mask)
+		slot->mask = array_alloc(n_words, sizeof(*slot->mask));
+	if (!slot->mask)
+		return fail_memory(err, "a mask", n_words * sizeof(*slot->mask));
+	memset(slot->mask, 0xff, n_words * sizeof(*slot->mask));
+	for (uint32_t i = 0; i < q->n_bias;
+		i++) /* the chain has biases of its own: these are bans */
+		slot->mask[q->bias_token[i] / 32] &= ~(1u << q->bias_token[i] % 32);
+	for (uint32_t i = 0; i < q->n_forbidden && forbids; i++)
+		slot->mask[q->forbidden[i] / 32] &= ~(1u << q->forbidden[i] % 32);
+	*mask = slot->mask;
+	return LAP_OK;
+}
+
+static enum lap_status draw_by_chain(struct slot *slot, const float *logits,
+	struct ring_entry *entry, struct top_token *top, struct lap_error *err)
+{
+	struct timeline *t = slot->t;
+	const uint32_t pos = t->n_past + slot->draw_offset;
+	const uint32_t *mask;
+	uint32_t random[4];
+	struct candidate best[MAX_TOP];
+	enum lap_status status = host_mask(slot, &mask, err);
+	if (!status)
+		status = sampler_chain_apply(slot->chain, logits, (const uint32_t *)t->tokens,
+			t->n_past + 1, pos, mask, &slot->candidates, err);
+	if (status == LAP_ERROR)
+		entry->error = 1;
+	if (status)
+		return status == LAP_ERROR ? LAP_OK : status;
+	sampler_chain_random(slot->chain, pos, SAMPLER_DRAW, random);
+	const struct sample_result drawn = candidates_draw(&slot->candidates, random);
+	sampler_chain_accept(slot->chain, &slot->candidates, drawn.token);
+	*entry = (struct ring_entry){.token = drawn.token, .log_prob = drawn.log_prob};
+	uint32_t n = sampler_chain_best(slot->chain, slot->o->n_top, best);
+	for (uint32_t i = 0; i < n; i++)
+		top[i] = (struct top_token){best[i].id, best[i].log_prob};
+	for (uint32_t i = n; i < slot->o->n_top; i++)
+		top[i].token = UINT32_MAX;
+	return LAP_OK;
+}
+
+/* As the recorded step would: the same token. */
+static void draw_as_step(
+	struct slot *slot, const float *logits, struct ring_entry *entry, struct top_token *top)
+{
+	const struct lap_session *s = slot->s;
+	const struct timeline *t = slot->t;
+	const uint32_t n_vocab = s->m->info.n_vocab;
+	struct sequence q = slot->sequence;
+	uint32_t *count = s->history + s->n_ctx;
+	q.draw_offset = slot->draw_offset;
+	if (q.n_forbid_left != UINT32_MAX)
+		q.n_forbid_left = slot->n_generated < q.n_forbid_left;
+	sampler_count(&q, (const uint32_t *)t->tokens, t->n_past + 1, count, n_vocab);
+	const struct sampler_row row = sampler_cut(
+		&q, logits, n_vocab, count, s->host_logits + (size_t)n_vocab * s->max_rows);
+	const struct sample_result drawn = sampler_draw(&row, t->n_past);
+	*entry = (struct ring_entry){
+		.token = drawn.token, .log_prob = drawn.log_prob, .error = drawn.error};
+	if (!row.error)
+		sampler_top(&row, q.n_top, top);
+}
+
+enum lap_status slot_take_logits(
+	struct slot *slot, const float *logits, uint32_t n_rows, struct lap_error *err)
+{
+	struct ring_entry entry = {0};
+	struct top_token top[MAX_TOP];
+	enum lap_status status = LAP_OK;
+	(void)n_rows;
+	slot->t->tokens[slot->t->n_past] = slot->last; /* history of the draw */
+	if (slot->chain)
+		status = draw_by_chain(slot, logits, &entry, top, err);
+	else
+		draw_as_step(slot, logits, &entry, top);
+	return status ? status : take(slot, &entry, slot->o->n_top ? top : NULL, err);
 }
 
 /* ---- a full context -------------------------------------------------------------------------- */

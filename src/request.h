@@ -4,6 +4,7 @@
 #ifndef LAPILLI_REQUEST_H
 #define LAPILLI_REQUEST_H
 
+#include "sampler_chain.h"
 #include "session.h"
 #include "stops.h"
 
@@ -31,6 +32,9 @@ struct slot {
 
 	/* the sequence as the device has it */
 	struct sequence sequence; /* parameters, as they were at the start */
+	struct sampler_chain *chain; /* NULL: the recorded step can draw all that is asked for */
+	struct candidates candidates; /* of the chain's last draw */
+	uint32_t *mask;               /* [MASK_WORDS]: bans, for the chain */
 	uint32_t draw_offset;
 	bool on_device;     /* and its history */
 	uint32_t n_ahead;   /* steps submitted whose tokens were not taken yet */
@@ -60,6 +64,16 @@ uint64_t slot_left(const struct slot *slot);
 
 /* Something must happen on the host between two of its steps. */
 bool slot_needs_steps(const struct slot *slot);
+
+/* Its tokens are drawn on the host: its steps, and those of the others with it, are STEP_LOGITS. */
+bool slot_needs_host(const struct slot *slot);
+
+/* The rows of its next STEP_LOGITS, at most `most` of them; returns how many. */
+uint32_t slot_rows(struct slot *slot, struct step_row *rows, uint32_t most);
+
+/* Draws from the logits of those rows, logits[n_rows][n_vocab]. */
+enum lap_status slot_take_logits(
+	struct slot *slot, const float *logits, uint32_t n_rows, struct lap_error *err);
 
 /* Before a step with a row of this slot is set; nothing is in flight. */
 enum lap_status slot_to_device(struct slot *slot, struct lap_error *err);

@@ -77,10 +77,11 @@ enum lap_status sampler_bias(
 		return fail(err, LAP_USAGE,
 			"token %u is one logit bias too many, expected at most %d", token,
 			MAX_BIAS);
-	s->bias_token[at] = token;
-	s->bias_value[at] = tidy(value);
-	if (at == s->n_bias)
-		s->n_bias++;
+	if (at == s->n_bias) {
+		s->bias_token[s->n_bias++] = token;
+		s->bias_value[at] = 0;
+	}
+	s->bias_value[at] = tidy(s->bias_value[at] + value);
 	return LAP_OK;
 }
 

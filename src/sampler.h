@@ -24,8 +24,8 @@
 enum lap_status sampler_set(struct sequence *s, const struct lap_sampling *sampling,
 	uint32_t n_vocab, uint32_t n_ctx, struct lap_error *err);
 
-/* Adds `value` to the logit of a token, after the penalties; -infinity forbids it.  A second bias for a
- * token replaces the first.  LAP_USAGE: no such token, not a number, or more than MAX_BIAS of them. */
+/* Adds `value` to the logit of a token, after the penalties; -infinity forbids it.  Biases of the
+ * same token add up.  LAP_USAGE: no such token, not a number, or more than MAX_BIAS of them. */
 enum lap_status sampler_bias(
 	struct sequence *s, uint32_t token, float value, uint32_t n_vocab, struct lap_error *err);
 

@@ -217,6 +217,7 @@ void lap_session_destroy(struct lap_session *s)
 	free(s->timelines);
 	free(s->buffers);
 	free(s->kv.layers);
+	free(s->host_logits);
 	free(s->history);
 	free(s);
 }

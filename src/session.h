@@ -81,6 +81,7 @@ struct lap_session {
 	struct prepared prefill[MAX_LAYER_GROUPS], copy, shift;
 	struct prepared decode[N_STEP_KINDS][N_BUCKETS];
 	uint32_t n_groups; /* of prefill */
+	float *host_logits; /* [max_rows + 1][n_vocab], of STEP_LOGITS and for a draw; NULL until used */
 	uint32_t *history; /* [HISTORY_WORDS], to fill a sequence's part of tail.history from */
 	struct prepared *running; /* the decode step that is set */
 

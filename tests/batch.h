@@ -37,6 +37,8 @@ static void mixed_create(struct mixed *x, struct lap_model *m, int64_t longest)
 		}
 		if (i % 7 == 2)
 			o->sampling.temperature = 1.3f;
+		if (i % 6 == 5) /* drawn on the host, and the others meanwhile */
+			o->sampling.typical_p = 0.9f;
 		x->requests[i] = (struct lap_request){.prompt = x->prompts[i],
 			.n = n,
 			.options = o,
