@@ -120,6 +120,9 @@ static struct extent extent_of(const struct op *op, uint32_t i, const struct ste
 		return i == 0 || i == 2
 			? (struct extent){1, 0, op->buffers[i].n_bytes / 4, ELEMENT_WORD, 0}
 			: none;
+	case KERNEL_kv_copy: /* of no step */
+	case KERNEL_kv_shift:
+		return none;
 	case N_KERNELS:
 		break;
 	}
