@@ -8,9 +8,10 @@
  * at a time from histograms; the draw is the same search over ids.  Once few enough candidates are
  * left they move to shared memory, and the passes that follow no longer read the vocabulary.  The best
  * tokens, where a sequence wants them, are found by the same searches in the whole vocabulary again. */
+#extension GL_EXT_control_flow_attributes : require
 #define LANES_SAMPLE 128
 #define MAX_LISTED   1024 /* candidates in shared memory, 8 bytes each */
-#define SPECIAL_WORDS 32
+#define SPECIAL_WORDS 256 /* so many that a token is rarely taken for one with a bias */
 layout(local_size_x = LANES_SAMPLE) in;
 layout(push_constant) uniform push { sample_args args; };
 layout(std430, set = 0, binding = 0) writeonly buffer result_buffer { sample_result results[]; };
@@ -23,6 +24,10 @@ layout(std430, set = 0, binding = 5) readonly buffer step_buffer {
 	step_row step_rows[];
 };
 layout(std430, set = 0, binding = 6) readonly buffer history_buffer { uint history[]; };
+
+/* Loops over the four of a quad: lavapipe ends every loop of a lane after 65,535 turns of all its loops
+ * together, which the searches of a large vocabulary would reach. */
+#define UNROLL [[unroll]]
 
 #define SIGN_BIT      0x80000000u
 #define INFINITY_BITS 0x7F800000u /* also the mask of the exponent */
@@ -238,7 +243,7 @@ void load_quad(uint quad, out uvec4 id, out uvec4 bits)
 		return;
 	}
 	uvec4 at = min(id, uvec4(n_items - 1));
-	for (uint c = 0; c < 4; c++) {
+	UNROLL for (uint c = 0; c < 4; c++) {
 		id[c] = listed_id[at[c]];
 		bits[c] = listed_logit[at[c]];
 	}
@@ -287,8 +292,9 @@ u64 sum_mass(uint what)
 		uvec4 id, bits;
 		uint key;
 		load_quad(quad, id, bits);
-		for (uint c = 0; c < 4 && quad * 4 + c < n_items; c++)
-			sum = add64(sum, u64(select_amount(what, id[c], bits[c], key), 0));
+		UNROLL for (uint c = 0; c < 4; c++)
+			if (quad * 4 + c < n_items)
+				sum = add64(sum, u64(select_amount(what, id[c], bits[c], key), 0));
 	}
 	sum_add(0, sum);
 	barrier();
@@ -307,15 +313,14 @@ void list_candidates(uint least_key)
 	for (uint quad = lane; quad * 4 < n_items; quad += LANES_SAMPLE) {
 		uvec4 id, bits;
 		load_quad(quad, id, bits);
-		for (uint c = 0; c < 4 && quad * 4 + c < n_items; c++) {
-			if (ordered_key(bits[c]) < least_key)
-				continue;
-			uint at = atomicAdd(n_listed, 1);
-			if (at < MAX_LISTED) {
-				listed_id[at] = id[c];
-				listed_logit[at] = bits[c];
+		UNROLL for (uint c = 0; c < 4; c++)
+			if (quad * 4 + c < n_items && ordered_key(bits[c]) >= least_key) {
+				uint at = atomicAdd(n_listed, 1);
+				if (at < MAX_LISTED) {
+					listed_id[at] = id[c];
+					listed_logit[at] = bits[c];
+				}
 			}
-		}
 	}
 	barrier();
 	listed = n_listed <= MAX_LISTED;
@@ -360,17 +365,18 @@ uint select_key(uint what, u64 goal)
 		for (uint quad = lane; quad * 4 < n_items; quad += LANES_SAMPLE) {
 			uvec4 id, bits;
 			load_quad(quad, id, bits);
-			for (uint c = 0; c < 4 && quad * 4 + c < n_items; c++) {
+			UNROLL for (uint c = 0; c < 4; c++) {
 				uint key, amount = select_amount(what, id[c], bits[c], key);
-				if (amount == 0 || (shift < 24 && (key ^ found) >> (shift + 8) != 0))
-					continue;
+				bool counts = amount != 0 && quad * 4 + c < n_items &&
+					(shift == 24 || (key ^ found) >> (shift + 8) == 0);
 				uint digit = key >> shift & 255u;
-				if (digit != run_digit) {
+				if (counts && digit != run_digit) {
 					sum_add(run_digit, run);
 					run_digit = digit;
 					run = u64(0);
 				}
-				run = add64(run, u64(amount, 0));
+				if (counts)
+					run = add64(run, u64(amount, 0));
 			}
 		}
 		sum_add(run_digit, run);
@@ -428,13 +434,16 @@ void find_best(uint row, uint seq)
 	bool my_error = false;
 	for (uint quad = lane; quad * 4 < args.n_vocab; quad += LANES_SAMPLE) {
 		uvec4 bits = logits[row_base + quad];
-		for (uint c = 0; c < 4 && quad * 4 + c < args.n_vocab; c++) {
-			uint id = quad * 4 + c, logit = adjusted(bits[c], id, seq, my_error);
-			bits[c] = logit;
-			uint key = ordered_key(logit);
-			if (key > my_key) {
-				my_key = key;
-				my_id = id;
+		UNROLL for (uint c = 0; c < 4; c++) {
+			uint id = quad * 4 + c;
+			if (id < args.n_vocab) {
+				uint logit = adjusted(bits[c], id, seq, my_error);
+				uint key = ordered_key(logit);
+				bits[c] = logit;
+				if (key > my_key) {
+					my_key = key;
+					my_id = id;
+				}
 			}
 		}
 		penalised[row_base + quad] = bits;
@@ -456,13 +465,14 @@ void top_take(bool ties, uint least)
 	for (uint quad = lane; quad * 4 < n_items; quad += LANES_SAMPLE) {
 		uvec4 id, bits;
 		load_quad(quad, id, bits);
-		for (uint c = 0; c < 4 && quad * 4 + c < n_items; c++) {
+		UNROLL for (uint c = 0; c < 4; c++) {
 			uint key = ordered_key(bits[c]);
-			if (ties ? key != threshold || ~id[c] < least : key <= threshold)
-				continue;
-			uint at = atomicAdd(n_top_found, 1);
-			top_id[at] = id[c];
-			top_logit[at] = bits[c];
+			bool takes = ties ? key == threshold && ~id[c] >= least : key > threshold;
+			if (takes && quad * 4 + c < n_items) {
+				uint at = atomicAdd(n_top_found, 1);
+				top_id[at] = id[c];
+				top_logit[at] = bits[c];
+			}
 		}
 	}
 	barrier();

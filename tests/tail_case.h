@@ -77,6 +77,7 @@ static void tail_create(
 		t, &tail.tops, (uint64_t)n_rows * RING_ENTRIES * TAIL_TOP * sizeof *t->tops);
 	t->history = tail_buffer(
 		t, &tail.history, (uint64_t)n_rows * tail_words(t) * sizeof *t->history);
+	memset(t->tops, 0xEE, (uint64_t)n_rows * RING_ENTRIES * TAIL_TOP * sizeof *t->tops);
 	plan_sample(&t->plan, logits, &tail);
 	plan_control(&t->plan, n_vocab, &tail);
 	cr_assert_not(t->plan.out_of_memory);

@@ -229,6 +229,152 @@ Test(sampler, ob18_temperature_comes_first)
 
 /* ---- values that are no ordinary numbers ---- */
 
+Test(sampler, ob18_temperature_comes_last_where_wanted)
+{
+	const float logits[] = {3, 2, 1};
+	float scratch[3];
+	const uint32_t count[3] = {0};
+	struct lap_sampling p = plain;
+	p.temperature = 0.5f;
+	p.top_p = 0.8f;
+	struct sequence s = make_sequence(p, 3);
+	struct sampler_row row = sampler_cut(&s, logits, 3, count, scratch);
+	cr_expect(sampler_keeps(&row, 0) && !sampler_keeps(&row, 1)); /* .8668 alone passes .8 */
+	s.inv_cut_temperature = 1;
+	row = sampler_cut(&s, logits, 3, count, scratch);
+	cr_expect(sampler_keeps(&row, 0) && sampler_keeps(&row, 1)); /* .6652 + .2447 */
+	cr_expect_not(sampler_keeps(&row, 2));
+	/* The draw, and the log-probability among all tokens, have the temperature. */
+	cr_expect_float_eq((double)row.mass_kept * 0x1p-31, 1 + exp(-2), 1e-6);
+	cr_expect_float_eq((double)row.mass_all * 0x1p-31, 1 + exp(-2) + exp(-4), 1e-6);
+	p.top_p = 1;
+	p.min_p = 0.3f;
+	s = make_sequence(p, 3);
+	row = sampler_cut(&s, logits, 3, count, scratch);
+	cr_expect_not(sampler_keeps(&row, 1)); /* exp(-2) = .14 */
+	s.inv_cut_temperature = 1;
+	row = sampler_cut(&s, logits, 3, count, scratch);
+	cr_expect(sampler_keeps(&row, 1)); /* exp(-1) = .37 */
+	cr_expect_not(sampler_keeps(&row, 2));
+}
+
+/* The greedy choice of 4 tokens, with token 1 seen once; -1 where there is none. */
+static int best_of(const struct sequence *s, const float *logits)
+{
+	float scratch[4];
+	const uint32_t history[4 + 1] = {0, 1, 0, 0, 0xD}; /* counts, and a mask without token 1 */
+	struct sample_result r = sampler_sample(s, logits, 4, history, 0, scratch);
+	return r.error ? -1 : (int)r.token;
+}
+
+static void add_bias(struct sequence *s, uint32_t token, float value)
+{
+	struct lap_error err;
+	cr_assert_eq(sampler_bias(s, token, value, 4, &err), LAP_OK, "%s", err.text);
+}
+
+Test(sampler, biases_come_after_penalties)
+{
+	const float logits[] = {1.75f, 3, -1, 0};
+	struct lap_sampling p = plain;
+	p.temperature = 0;
+	p.repeat_penalty = 2;
+	struct sequence s = make_sequence(p, 4);
+	cr_expect_eq(best_of(&s, logits), 0); /* 3 / 2 = 1.5 */
+	add_bias(&s, 1, 0.5f);
+	cr_expect_eq(
+		best_of(&s, logits), 1); /* 2; (3 + 0.5) / 2 is 1.75, a tie that token 0 wins */
+	add_bias(&s, 2, 4);
+	cr_expect_eq(best_of(&s, logits), 2);
+	add_bias(&s, 2, -INFINITY); /* replaces the first one */
+	cr_expect_eq(s.n_bias, 2);
+	cr_expect_eq(best_of(&s, logits), 1);
+	add_bias(&s, 1, -INFINITY);
+	cr_expect_eq(best_of(&s, logits), 0);
+	add_bias(&s, 0, -INFINITY);
+	add_bias(&s, 3, -INFINITY);
+	cr_expect_eq(best_of(&s, logits), -1);
+	const float forbidden[] = {-INFINITY, -INFINITY, -INFINITY, -20};
+	add_bias(&s, 0, 100);
+	add_bias(&s, 3, 0);
+	cr_expect_eq(best_of(&s, forbidden), 3);
+	const float huge[] = {3e38f, 0, 0, 0};
+	add_bias(&s, 0, 3e38f);
+	cr_expect_eq(best_of(&s, huge), -1); /* +infinity is no logit */
+}
+
+Test(sampler, biases_out_of_range)
+{
+	const float bad[] = {NAN, INFINITY};
+	struct lap_error err;
+	struct sequence s = make_sequence(plain, 100);
+	for (size_t i = 0; i < ARRAY_COUNT(bad); i++)
+		cr_expect_eq(sampler_bias(&s, 3, bad[i], 100, &err), LAP_USAGE);
+	cr_expect_eq(sampler_bias(&s, 100, 1, 100, &err), LAP_USAGE);
+	cr_expect(strstr(err.text, "expected a token below 100"), "%s", err.text);
+	for (uint32_t i = 0; i < MAX_BIAS; i++)
+		cr_expect_eq(sampler_bias(&s, i, 1, 100, &err), LAP_OK);
+	cr_expect_eq(sampler_bias(&s, MAX_BIAS, 1, 100, &err), LAP_USAGE);
+	cr_expect(strstr(err.text, "at most 32"), "%s", err.text);
+	cr_expect_eq(sampler_bias(&s, 5, 2, 100, &err), LAP_OK); /* one of those there are */
+}
+
+Test(sampler, bans_and_masks)
+{
+	const float logits[] = {1, 3, 2, 0};
+	struct lap_sampling p = plain;
+	for (int drawn = 0; drawn < 2; drawn++) {
+		p.temperature = drawn ? 1e-3f : 0;
+		struct sequence s = make_sequence(p, 4);
+		s.n_forbidden = 2;
+		s.forbidden[0] = 1;
+		s.forbidden[1] = 2;
+		cr_expect_eq(best_of(&s, logits), 1); /* nothing is left to forbid */
+		s.n_forbid_left = 1;
+		cr_expect_eq(best_of(&s, logits), 0);
+		add_bias(&s, 1, 9); /* does not bring it back */
+		cr_expect_eq(best_of(&s, logits), 0);
+		s.n_forbid_left = 0;
+		s.use_mask = 1;
+		cr_expect_eq(best_of(&s, logits), 2);
+		s.n_forbid_left = UINT32_MAX;
+		s.forbidden[0] = 0;
+		s.forbidden[2] = 3;
+		cr_expect_eq(best_of(&s, logits), 3);
+		s.n_forbidden = 3;
+		cr_expect_eq(best_of(&s, logits), -1);
+	}
+}
+
+Test(sampler, best_tokens)
+{
+	const float logits[] = {1, 2, -INFINITY, 2, -30, 0.5f};
+	const uint32_t order[] = {1, 3, 0, 5, 4}, count[6] = {0};
+	struct top_token top[8];
+	float scratch[6];
+	double sum = 0;
+	struct lap_sampling p = plain;
+	p.temperature = 0.5f;
+	p.top_k = 1; /* cuts nothing from the list */
+	struct sequence s = make_sequence(p, 6);
+	struct sampler_row row = sampler_cut(&s, logits, 6, count, scratch);
+	for (uint32_t i = 0; i < 6; i++)
+		sum += exp(2 * (double)logits[i]);
+	for (uint32_t n = 1; n <= 8; n++) {
+		memset(top, 0xEE, sizeof top);
+		sampler_top(&row, n, top);
+		for (uint32_t i = 0; i < 8; i++) {
+			cr_expect_eq(top[i].token,
+				i >= n          ? 0xEEEEEEEE
+					: i < 5 ? order[i]
+						: UINT32_MAX);
+			if (i < n && i < 5)
+				cr_expect_float_eq((double)top[i].log_prob,
+					2 * (double)logits[order[i]] - log(sum), 2e-5);
+		}
+	}
+}
+
 Test(sampler, bad_logits_are_errors)
 {
 	const float bad[][3] = {
@@ -652,6 +798,37 @@ Test(control, stop_rules)
 		tail_run(&t, 5);
 		cr_expect_eq(s->n_sampled, 3, "nothing happens once all is done");
 		cr_expect_eq(t.ring[3].step, 0);
+	}
+	tail_destroy(&t);
+	b->ops->close(b);
+}
+
+Test(control, bans_end_after_so_many_tokens)
+{
+	static const uint32_t n_left[] = {0, 1, 3, UINT32_MAX};
+	const uint32_t prompt[] = {0};
+	struct backend *b = cpu();
+	struct tail_case t;
+	struct lap_sampling p = plain;
+	p.temperature = 0;
+	tail_create(&t, b, 3, 40, 1);
+	t.logits[0] = 0, t.logits[1] = 2, t.logits[2] = 1;
+	for (size_t i = 0; i < ARRAY_COUNT(n_left); i++) {
+		tail_start(&t, 0, &p, prompt, 1, 100);
+		t.sequences[0].n_forbidden = 1;
+		t.sequences[0].forbidden[0] = 1;
+		t.sequences[0].n_forbid_left = n_left[i];
+		t.sequences[0].n_top = 2;
+		tail_run(&t, 6);
+		for (uint32_t step = 0; step < 6; step++) {
+			uint32_t expected = step < n_left[i] ? 2 : 1;
+			cr_expect_eq(
+				t.ring[step].token, expected, "%u left, step %u", n_left[i], step);
+			cr_expect_eq(t.tops[step * TAIL_TOP].token, expected);
+			cr_expect_eq(t.tops[step * TAIL_TOP].log_prob, t.ring[step].log_prob);
+			cr_expect_eq(t.tops[step * TAIL_TOP + 1].token, expected == 2 ? 0 : 2);
+			cr_expect_eq(t.tops[step * TAIL_TOP + 2].token, UINT32_MAX);
+		}
 	}
 	tail_destroy(&t);
 	b->ops->close(b);

@@ -9,7 +9,7 @@
 #include "support.h"
 
 #define N_CTX  48
-#define N_ROWS 2
+#define N_ROWS 4
 
 static struct backend *open_cpu(void)
 {
@@ -76,9 +76,39 @@ static struct lap_sampling random_sampling(uint64_t *state)
 	return s;
 }
 
+/* What a sequence may ask for beside the parameters: biases, bans, a mask, cuts before the temperature, the
+ * best tokens.  Some leave no token at all. */
+static void random_wishes(struct tail_case *t, uint32_t seq, uint64_t *state)
+{
+	struct sequence *s = &t->sequences[seq];
+	struct lap_error err;
+	uint32_t n_bias = (uint32_t)PICK(state, 0, 0, 1, 5, MAX_BIAS);
+	for (uint32_t i = 0; i < n_bias; i++)
+		cr_assert_eq(
+			sampler_bias(s, (uint32_t)(test_random(state) * t->n_vocab),
+				test_random(state) < 0.2 ? -INFINITY
+							 : (float)(test_random(state) * 12 - 6),
+				t->n_vocab, &err),
+			LAP_OK, "%s", err.text);
+	s->n_forbidden = (uint32_t)PICK(state, 0, 0, 1, 4, MAX_STOPS);
+	for (uint32_t i = 0; i < s->n_forbidden; i++)
+		s->forbidden[i] = (uint32_t)(test_random(state) * t->n_vocab);
+	s->n_forbid_left = (uint32_t)PICK(state, 0, 1, 2, 7);
+	if (test_random(state) < 0.3)
+		s->n_forbid_left = UINT32_MAX;
+	if (test_random(state) < 0.5)
+		s->inv_cut_temperature = 1;
+	s->n_top = (uint32_t)PICK(state, 0, 0, 1, 3, TAIL_TOP, MAX_TOP);
+	s->use_mask = test_random(state) < 0.3;
+	double open = test_random(state);
+	uint32_t *mask = tail_counts(t, seq) + t->n_vocab;
+	for (uint32_t i = 0; i < t->n_vocab && s->use_mask; i++)
+		mask[i / 32] |= (uint32_t)(test_random(state) < open) << i % 32;
+}
+
 /* The same state on both sides. */
 static void start_both(struct tail_case *a, struct tail_case *b, enum shape shape, uint64_t *state,
-	uint32_t n_left)
+	uint32_t n_left, bool wishes)
 {
 	for (uint32_t i = 0; i < N_ROWS; i++) {
 		for (uint32_t j = 0; j < a->n_vocab; j++)
@@ -93,12 +123,21 @@ static void start_both(struct tail_case *a, struct tail_case *b, enum shape shap
 		tail_start(b, i, &sampling, prompt, n, n_left);
 		for (uint32_t j = 0; j < n / 8; j++)
 			a->sequences[i].stop[a->sequences[i].n_stop++] = prompt[j];
+		if (wishes)
+			random_wishes(a, i, state);
 		b->sequences[i] = a->sequences[i];
+		memcpy(tail_tokens(b, i), tail_tokens(a, i), tail_words(a) * sizeof(uint32_t));
 	}
 	memcpy(b->logits, a->logits, (size_t)N_ROWS * a->stride * sizeof *a->logits);
 }
 
 /* ---- comparison ---- */
+
+/* Rounded differently at most; both may be -infinity. */
+static bool same_log_prob(float a, float b)
+{
+	return a == b || fabsf(a - b) <= 2e-5f;
+}
 
 static void expect_equal(
 	const struct tail_case *want, const struct tail_case *got, const char *what)
@@ -120,15 +159,20 @@ static void expect_equal(
 		cr_expect_eq(r->token, w->token, "%s: row %u takes %u, expected %u", what, i,
 			r->token, w->token);
 		cr_expect_eq(r->error, w->error, "%s: row %u", what, i);
-		cr_expect(fabsf(r->log_prob - w->log_prob) <= 2e-5f,
-			"%s: row %u has %g, expected %g", what, i, (double)r->log_prob,
-			(double)w->log_prob);
+		cr_expect(same_log_prob(r->log_prob, w->log_prob), "%s: row %u has %g, expected %g",
+			what, i, (double)r->log_prob, (double)w->log_prob);
 	}
 	for (uint32_t i = 0; i < N_ROWS * RING_ENTRIES; i++) {
 		const struct ring_entry *r = &got->ring[i], *w = &want->ring[i];
-		cr_expect(r->token == w->token && r->step == w->step && r->error == w->error &&
-				fabsf(r->log_prob - w->log_prob) <= 2e-5f,
-			"%s: ring entry %u", what, i);
+		if (r->token != w->token || r->step != w->step || r->error != w->error ||
+			!same_log_prob(r->log_prob, w->log_prob))
+			cr_expect(false, "%s: ring entry %u", what, i);
+	}
+	for (uint32_t i = 0; i < N_ROWS * RING_ENTRIES * TAIL_TOP; i++) {
+		const struct top_token *r = &got->tops[i], *w = &want->tops[i];
+		if (r->token != w->token || !same_log_prob(r->log_prob, w->log_prob))
+			cr_expect(false, "%s: best token %u is %u, %g, expected %u, %g", what, i,
+				r->token, (double)r->log_prob, w->token, (double)w->log_prob);
 	}
 }
 
@@ -141,7 +185,7 @@ static void compare_vocabulary(
 	tail_create(&b, vk, n_vocab, N_CTX, N_ROWS);
 	for (uint32_t i = 0; i < n_sets; i++) {
 		char what[96];
-		start_both(&a, &b, i % N_SHAPES, &state, 4);
+		start_both(&a, &b, i % N_SHAPES, &state, 4, i % 4 > 0);
 		snprintf(what, sizeof what, "vocabulary %u, set %u", n_vocab, i);
 		for (uint32_t n_steps = 1; n_steps <= 3; n_steps++) {
 			tail_run(&a, n_steps);
@@ -153,16 +197,18 @@ static void compare_vocabulary(
 	tail_destroy(&b);
 }
 
+/* 10,040 vectors of logits, each drawn from three times. */
 Test(vk_sample, equals_the_reference)
 {
 	static const struct {
 		uint32_t n_vocab, n_sets;
-	} cases[] = {{1, 24}, {2, 48}, {5, 96}, {127, 96}, {128, 96}, {129, 96}, {320, 192},
-		{1999, 96}, {32000, 24}, {131072, 12}};
+	} cases[] = {{1, 24}, {2, 48}, {5, 600}, {17, 480}, {127, 240}, {128, 120}, {129, 120},
+		{320, 480}, {1999, 360}, {32000, 24}, {131072, 8}, {262144, 6}};
 	struct backend *cpu = open_cpu(), *vk = open_vk();
 	for (size_t i = 0; i < ARRAY_COUNT(cases); i++)
 		if (!test_small() || cases[i].n_vocab < 10000)
-			compare_vocabulary(cpu, vk, cases[i].n_vocab, cases[i].n_sets);
+			compare_vocabulary(cpu, vk, cases[i].n_vocab,
+				test_small() ? cases[i].n_sets / 6 : cases[i].n_sets);
 	cpu->ops->close(cpu);
 	vk->ops->close(vk);
 }
@@ -201,6 +247,55 @@ Test(vk_sample, many_candidates)
 	vk->ops->close(vk);
 }
 
+/* Nothing is ever cut, everything is asked for: every search reads the whole of a large vocabulary. */
+Test(vk_sample, the_longest_way)
+{
+	enum { N_VOCAB = 262144 };
+	const uint32_t prompt[] = {5};
+	const struct lap_sampling sampling = {.temperature = 1,
+		.top_k = 20000,
+		.top_p = 0.999f,
+		.min_p = 0.01f,
+		.repeat_penalty = 1.1f,
+		.repeat_last_n = -1};
+	struct backend *cpu = open_cpu(), *vk = open_vk();
+	struct tail_case a, b;
+	struct lap_error err;
+	if (test_small())
+		skip_test("262,144 tokens are many for a slow device");
+	tail_create(&a, cpu, N_VOCAB, N_CTX, N_ROWS);
+	tail_create(&b, vk, N_VOCAB, N_CTX, N_ROWS);
+	for (uint32_t row = 0; row < N_ROWS; row++) {
+		struct sequence *s = &a.sequences[row];
+		for (uint32_t i = 0; i < N_VOCAB; i++)
+			a.logits[row * a.stride + i] = -2.25f;
+		tail_start(&a, row, &sampling, prompt, 1, 4);
+		tail_start(&b, row, &sampling, prompt, 1, 4);
+		for (uint32_t i = 0; i < MAX_BIAS; i++) {
+			cr_assert_eq(sampler_bias(s, i * 997, -0.5f, N_VOCAB, &err), LAP_OK);
+			s->forbidden[i] = i * 31 + row;
+		}
+		s->n_forbidden = MAX_STOPS;
+		s->n_forbid_left = UINT32_MAX;
+		s->inv_cut_temperature = 0.5f;
+		s->n_top = TAIL_TOP;
+		s->use_mask = 1;
+		memset(tail_counts(&a, row) + N_VOCAB, row ? 0xFF : 0xFE, N_VOCAB / 8);
+		b.sequences[row] = *s;
+		memcpy(tail_tokens(&b, row), tail_tokens(&a, row),
+			tail_words(&a) * sizeof(uint32_t));
+	}
+	memcpy(b.logits, a.logits, (size_t)N_ROWS * a.stride * sizeof *a.logits);
+	tail_run(&a, 2);
+	tail_run(&b, 2);
+	expect_equal(&a, &b, "equal logits");
+	cr_expect_eq(b.sequences[0].n_sampled, 2);
+	tail_destroy(&a);
+	tail_destroy(&b);
+	cpu->ops->close(cpu);
+	vk->ops->close(vk);
+}
+
 Test(vk_sample, bad_logits_are_errors)
 {
 	const float bad[] = {NAN, -NAN, INFINITY, -INFINITY};
@@ -211,7 +306,7 @@ Test(vk_sample, bad_logits_are_errors)
 	tail_create(&b, vk, 300, N_CTX, N_ROWS);
 	for (size_t i = 0; i < ARRAY_COUNT(bad); i++)
 		for (uint32_t at = 0; at < 300; at += 149) {
-			start_both(&a, &b, SMOOTH, &state, 4);
+			start_both(&a, &b, SMOOTH, &state, 4, false);
 			a.logits[at] = bad[i];
 			for (uint32_t j = 0; j < 300 && bad[i] == -INFINITY; j++)
 				a.logits[j] = -INFINITY;
