@@ -8,20 +8,7 @@
 
 #include "support.h"
 #include "template.h"
-
-/* 2025-03-09 14:05:07, a Sunday: the time of all vectors. */
-static const struct tm case_time = {.tm_year = 125,
-	.tm_mon = 2,
-	.tm_mday = 9,
-	.tm_hour = 14,
-	.tm_min = 5,
-	.tm_sec = 7,
-	.tm_yday = 67};
-
-static struct template_json json_text(const char *text)
-{
-	return (struct template_json){text, text ? strlen(text) : 0};
-}
+#include "template_cases.h"
 
 /* Renders the template with an empty chat and more variables. */
 static enum lap_status render(const char *source, const char *variables,
@@ -67,70 +54,30 @@ static void expect_error(const char *source, const char *words)
 
 /* ---- against Jinja --------------------------------------------------------------------------- */
 
-static json_t *load_json(const char *path)
+static void check_case(void *user, const struct template_case *c)
 {
-	json_error_t error;
-	json_t *json = json_load_file(path, 0, &error);
-	cr_assert(json, "%s: %s", path, error.text);
-	return json;
-}
-
-static void check_case(const json_t *row, const json_t *conversations)
-{
-	char name[256];
-	const char *template = json_string_value(json_object_get(row, "template"));
-	const char *conversation = json_string_value(json_object_get(row, "conversation"));
-	snprintf(name, sizeof name, "templates/%s.jinja", template);
-	size_t n;
-	char *source = read_text(shared_path(name), &n);
-	char *chat = json_dumps(json_object_get(conversations, conversation), JSON_ENCODE_ANY);
-	char *variables = json_dumps(json_object_get(row, "vars"), 0);
-	const struct template_input input = {
-		.messages = json_text(chat),
-		.kwargs = json_text(variables),
-		.add_generation_prompt =
-			json_is_true(json_object_get(row, "add_generation_prompt")),
-		.bos = json_string_value(json_object_get(row, "bos_token")),
-		.eos = json_string_value(json_object_get(row, "eos_token")),
-		.now = &case_time,
-	};
-	struct template *t = NULL;
 	struct text out = {0};
 	struct lap_error err = {0};
-	cr_expect_eq(template_create(source, n, NULL, &t, &err), LAP_OK, "%s: %s", name, err.text);
-	enum lap_status status = t ? template_render(t, &input, &out, &err) : LAP_ERROR;
-	const json_t *expected = json_object_get(row, "expected");
-	if (expected) {
-		cr_expect_eq(status, LAP_OK, "%s, %s: %s", name, conversation, err.text);
-		cr_expect(out.n == json_string_length(expected) &&
-				!memcmp(out.data ? out.data : "", json_string_value(expected),
-					out.n),
-			"%s, %s: found\n%s\nexpected\n%s", name, conversation,
-			out.data ? out.data : "", json_string_value(expected));
+	unsigned *n = user;
+	++*n;
+	enum lap_status status = template_case_render(c, &out, &err);
+	if (c->expected) {
+		cr_expect_eq(status, LAP_OK, "%s, %s: %s", c->template, c->conversation, err.text);
+		cr_expect(template_case_passes(c, status, &out, &err),
+			"%s, %s: found\n%s\nexpected\n%s", c->template, c->conversation,
+			out.data ? out.data : "", c->expected);
 	} else {
-		cr_expect_eq(status, LAP_ERROR, "%s, %s rendered", name, conversation);
-		cr_expect_str_eq(err.text, json_string_value(json_object_get(row, "error")));
+		cr_expect_eq(status, LAP_ERROR, "%s, %s rendered", c->template, c->conversation);
+		cr_expect_str_eq(err.text, c->error);
 	}
 	text_free(&out);
-	template_destroy(t);
-	free(source);
-	free(chat);
-	free(variables);
 }
 
 Test(template, real_templates_render_as_in_jinja)
 {
 	SKIP_WITHOUT("templates/cases.jsonl");
-	json_t *conversations = load_json(shared_path("templates/conversations.json"));
-	FILE *file = fopen(shared_path("templates/cases.jsonl"), "r");
-	cr_assert(file);
 	unsigned n = 0;
-	for (json_t *row; (row = json_loadf(file, JSON_DISABLE_EOF_CHECK, NULL)); n++) {
-		check_case(row, conversations);
-		json_decref(row);
-	}
-	fclose(file);
-	json_decref(conversations);
+	template_cases(check_case, &n);
 	cr_expect_geq(n, 590, "only %u cases", n);
 }
 
