@@ -221,6 +221,17 @@ Test(template, a_failure_has_a_place_and_python_s_words)
 			"arguments, found 2"},
 		{"{{ [[]] | map(attribute=none) | list }}",
 			"chat template, line 1, column 11: an attribute must be str, not NoneType"},
+		{"{{ {'a b': 1} | xmlattr }}",
+			"chat template, line 1, column 17: Invalid character in attribute name: "
+			"'a b'"},
+		{"{{ [] | xmlattr }}",
+			"chat template, line 1, column 9: 'list' object has no attribute 'items'"},
+		{"{{ 'abc' | filesizeformat }}",
+			"chat template, line 1, column 12: could not convert string to float: "
+			"'abc'"},
+		{"{{ none | filesizeformat }}",
+			"chat template, line 1, column 11: float() argument must be a string or a "
+			"real number, not 'NoneType'"},
 		{"{{ {[]: 1} }}", "chat template, line 1, column 5: unhashable type: 'list'"},
 		{"{{ x | tojson }}",
 			"chat template, line 1, column 8: Object of type Undefined is not JSON "
