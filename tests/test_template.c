@@ -393,3 +393,78 @@ Test(template, no_template_runs_for_ever)
 		NULL, "the template needs more than 536870912 bytes of memory");
 	expect_limit("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", NULL, "levels deep");
 }
+
+/* ---- time ------------------------------------------------------------------------------------ */
+
+/* A template in one line is as quick as one in many. */
+Test(template, long_lines)
+{
+	const char *const tags[] = {"{{ a }}", "{% set a = 1 %}", "{# \u00E9 #}", "{{ 'a' }}\n"};
+	for (size_t i = 0; i < ARRAY_COUNT(tags); i++) {
+		struct text source = {0}, out = {0};
+		struct lap_error err = {0};
+		for (int j = 0; j < 50000; j++)
+			cr_assert(text_append(&source, tags[i], strlen(tags[i])));
+		double start = clock_cpu_seconds();
+		cr_expect_eq(render(source.data, NULL, NULL, &out, &err), LAP_OK, "%s", err.text);
+		cr_expect_lt(clock_cpu_seconds() - start, 5.0, "%s", tags[i]);
+		text_free(&source);
+		text_free(&out);
+	}
+	/* Places are still right, behind two bytes that are one character. */
+	struct text out = {0};
+	struct lap_error err = {0};
+	cr_expect_eq(render("\n\u00E9{{ 1 }}\u00E9\n\u00E9 {{ a ? }}", NULL, NULL, &out, &err),
+		LAP_ERROR);
+	cr_expect(strstr(err.text, "line 3, column 8: "), "%s", err.text);
+	text_free(&out);
+}
+
+/* Steps are counted for what is looked at: long texts may be taken apart ... */
+Test(template, long_texts_in_pieces)
+{
+	static const struct {
+		const char *source, *expected;
+	} cases[] = {
+		{"{{ ('a ' * 100000).split() | length }}", "100000"},
+		{"{{ ('a ' * 100000).split(' ') | length }}", "100001"},
+		{"{{ ('a ' * 100000).rsplit(' ', 90000) | length }}", "90001"},
+		{"{{ ('a ' * 100000).rsplit(none, 90000) | length }}", "90001"},
+		{"{{ ('ab' * 100000).count('b') }}", "100000"},
+		{"{{ 'abcabc'.rfind('bc') }} {{ 'abc'.rfind('') }} {{ 'abc'.find('') }} "
+		 "{{ 'abc'.rfind('abcd') }} {{ 'abab'.find('b', 2) }} {{ ''.count('') }}",
+			"4 3 0 -1 3 1"},
+		{"{{ 'abcabc'.rpartition('b') }} {{ 'xyaxy'.strip('yx') }}",
+			"('abca', 'b', 'c') a"},
+	};
+	for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+		struct text out = {0};
+		struct lap_error err = {0};
+		double start = clock_cpu_seconds();
+		cr_expect_eq(render(cases[i].source, NULL, NULL, &out, &err), LAP_OK, "%s: %s",
+			cases[i].source, err.text);
+		cr_expect(out.data && strcmp(out.data, cases[i].expected) == 0, "%s: %s",
+			cases[i].source, out.data);
+		cr_expect_lt(clock_cpu_seconds() - start, 5.0, "%s", cases[i].source);
+		text_free(&out);
+	}
+}
+
+/* ... and none is looked at without being counted. */
+Test(template, long_searches_end)
+{
+	static const char *const sources[] = {
+		"{{ ('a' * 4000000).find('a' * 2000000 ~ 'b') }}",
+		"{{ ('a' * 4000000).rfind('b' ~ 'a' * 2000000) }}",
+		"{{ ('a' * 4000000).split('a' * 2000000 ~ 'b') }}",
+		"{{ ('a' * 4000000).replace('a' * 2000000 ~ 'b', '') }}",
+		"{{ ('a' * 2000000 ~ 'b') in ('a' * 4000000) }}",
+		"{{ ('a' * 4000000).strip('b' * 2000000 ~ 'a') }}",
+	};
+	for (size_t i = 0; i < ARRAY_COUNT(sources); i++) {
+		const struct template_limits limits = {.n_steps = 2000000};
+		double start = clock_cpu_seconds();
+		expect_limit(sources[i], &limits, "the template takes more than 2000000 steps");
+		cr_expect_lt(clock_cpu_seconds() - start, 10.0, "%s", sources[i]);
+	}
+}
