@@ -1,6 +1,6 @@
 /* The whole chain of samplers, on the host: for what the recorded step cannot draw.
  *
- * Owns the order of the steps, the truncations that need more than one threshold, and mirostat's state.
+ * Owns the truncations that need more than one threshold, and mirostat's state.
  * Knows nothing of plans, models or text; penalties, masses and random numbers are sampler.c's, so that
  * where both can draw, the same tokens stay and the same one is drawn. What each parameter means, its
  * range and its source: struct lap_sampling in lapilli.h. */
@@ -8,24 +8,9 @@
 #define LAPILLI_SAMPLER_CHAIN_H
 
 #include "sampler.h"
-
-#ifndef MAX_BIAS
-#define MAX_BIAS 32 /* logit biases that the recorded step takes */
-#endif
+#include "sampler_order.h"
 
 struct sampler_chain;
-
-/* ---- which of the two samplers ---- */
-
-/* False when the recorded step can do all that is asked: the steps that have something to do are
- * penalties, top_k, top_p and min_p in this order, temperature stands before or behind both top_p and
- * min_p, and no more than MAX_BIAS logits are biased.  True too for parameters that sampler_chain_create
- * refuses. */
-bool sampler_chain_needed(const struct lap_sampling *sampling);
-
-/* What the recorded step is to be given then: the steps that the order does not name are off.
- * *temperature_last: top_p and min_p look at probabilities at temperature 1. */
-struct lap_sampling sampler_chain_step(const struct lap_sampling *sampling, bool *temperature_last);
 
 /* ---- a chain ---- */
 

@@ -158,6 +158,33 @@ FILTER(filter_escape)
 	return built(&b);
 }
 
+/* A dict as the attributes of a tag; those that are none or undefined are left out. */
+FILTER(filter_xmlattr)
+{
+	value_needs(p, v);
+	if (v.kind != VALUE_DICT)
+		pool_fail(p, "'%s' object has no attribute 'items'", value_type(v));
+	struct builder b = {0};
+	for (size_t i = 0; i < v.dict->n; i++) {
+		struct value key = value_str(p, v.dict->entries[i].key);
+		struct value value = v.dict->entries[i].value;
+		if (value.kind == VALUE_NONE || value.kind == VALUE_UNDEFINED)
+			continue;
+		for (size_t j = 0; j < key.n; j++)
+			if (key.s[j] && strchr(" \t\n\r\f\v/>=", key.s[j]))
+				pool_fail(p, "Invalid character in attribute name: '%.*s'",
+					(int)(key.n < 200 ? key.n : 200), key.s);
+		key = filter_escape(p, key, a, all);
+		value = filter_escape(p, value, a, all);
+		build_text(p, &b, b.n || truth_or(a[0], true) ? " " : "");
+		build(p, &b, key.s, key.n);
+		build_text(p, &b, "=\"");
+		build(p, &b, value.s, value.n);
+		build_text(p, &b, "\"");
+	}
+	return built(&b);
+}
+
 FILTER(filter_replace)
 {
 	UNUSED;
@@ -332,6 +359,36 @@ FILTER(filter_float)
 	if (value_is_number(v))
 		return value_float(value_number(v));
 	return v.kind == VALUE_STRING && read_number(p, v, 0, &out) ? out : otherwise;
+}
+
+/* Bytes as people read them: steps of 1000, or of 1024. */
+FILTER(filter_filesizeformat)
+{
+	UNUSED;
+	const struct value none = value_none();
+	value_needs(p, v);
+	if (!value_is_number(v) && v.kind != VALUE_STRING)
+		pool_fail(p, "float() argument must be a string or a real number, not '%s'",
+			value_type(v));
+	struct value number = filter_float(p, v, &none, all);
+	if (number.kind == VALUE_NONE)
+		pool_fail(p, "could not convert string to float: '%.*s'",
+			(int)(v.n < 200 ? v.n : 200), v.s);
+	bool binary = truth_or(a[0], false);
+	double n = number.f, base = binary ? 1024 : 1000;
+	struct builder b = {0};
+	if (n < base) {
+		build_printf(p, &b, n == 1 ? "%.0f Byte" : "%.0f Bytes", trunc(n) + 0.0);
+		return built(&b);
+	}
+	static const char letters[] = "kMGTPEZY";
+	double unit = base * base;
+	size_t i = 0;
+	for (; n >= unit && letters[i + 1]; i++)
+		unit *= base;
+	char letter = binary && i == 0 ? 'K' : letters[i];
+	build_printf(p, &b, "%.1f %c%sB", base * n / unit, letter, binary ? "i" : "");
+	return built(&b);
 }
 
 FILTER(filter_abs)
@@ -788,6 +845,7 @@ static const struct callable filters[] = {
 	{"escape", "", 0, filter_escape},
 	{"e", "", 0, filter_escape},
 	{"forceescape", "", 0, filter_escape},
+	{"xmlattr", "autospace", 0, filter_xmlattr},
 	{"replace", "old new count", 2, filter_replace},
 	{"indent", "width first blank", 0, filter_indent},
 	{"center", "width", 0, filter_center},
@@ -798,6 +856,7 @@ static const struct callable filters[] = {
 	{"pprint", "", 0, filter_pprint},
 	{"int", "default base", 0, filter_int},
 	{"float", "default", 0, filter_float},
+	{"filesizeformat", "binary", 0, filter_filesizeformat},
 	{"abs", "", 0, filter_abs},
 	{"round", "precision method", 0, filter_round},
 	{"default", "default_value boolean", 0, filter_default},

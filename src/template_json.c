@@ -1,7 +1,7 @@
 /* JSON into values and back: see template_value.h.
  *
- * A reader of its own rather than the command's library: the engine links nothing more, numbers keep what
- * Python would keep of them, and keys their order. */
+ * A reader of its own rather than a library: numbers keep what Python would keep of them, errors jump out through
+ * the pool, and what is read lives there. */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>

@@ -22,9 +22,8 @@ struct parser {
 	struct pool *pool;
 	const char *text;
 	size_t n, at;   /* `at`: behind the current token */
-	size_t line_at; /* where the line of `counted` starts */
-	size_t counted; /* text up to here has been counted into `line` */
-	uint32_t line;
+	size_t counted; /* text up to here has been counted into `line` and `column` */
+	uint32_t line, column;
 	/* The current token. */
 	enum token_kind token;
 	size_t start; /* where it starts */
@@ -41,21 +40,22 @@ struct parser {
 
 /* ---- places ---------------------------------------------------------------------------------- */
 
-/* Errors and nodes name the place of the current token. */
+/* Errors and nodes name the place of the current token. Counts on from the one before, so that a text is
+ * counted once; an error may go back to where something was opened. */
 static void mark(struct parser *p, size_t at)
 {
-	if (at < p->counted) { /* a token that was looked at before */
-		p->counted = p->line_at = 0;
-		p->line = 1;
+	if (at < p->counted) {
+		p->counted = 0;
+		p->line = p->column = 1;
 	}
-	for (; p->counted < at; p->counted++)
-		if (p->text[p->counted] == '\n') {
-			p->line++;
-			p->line_at = p->counted + 1;
-		}
+	while (p->counted < at) {
+		bool ends_line = p->text[p->counted] == '\n';
+		p->counted += char_bytes(p->text + p->counted, at - p->counted);
+		p->line += ends_line;
+		p->column = ends_line ? 1 : p->column + 1;
+	}
 	p->token_line = p->pool->line = p->line;
-	p->token_column = p->pool->column =
-		(uint32_t)char_count(p->text + p->line_at, at - p->line_at) + 1;
+	p->token_column = p->pool->column = p->column;
 }
 
 static struct node *node_new(struct parser *p, enum node_kind kind)
@@ -1309,7 +1309,7 @@ static struct value normalize(struct pool *p, const char *text, size_t n)
 struct node *template_parse(struct pool *pool, const char *text, size_t n)
 {
 	struct value source = normalize(pool, text, n);
-	struct parser p = {.pool = pool, .text = source.s, .n = source.n, .line = 1};
+	struct parser p = {.pool = pool, .text = source.s, .n = source.n, .line = 1, .column = 1};
 	next(&p);
 	return parse_statements(&p, NULL, NULL, 0);
 }

@@ -88,8 +88,9 @@ struct value text_case(struct pool *p, struct value v, enum letter_case to)
 
 /* ---- cuts ------------------------------------------------------------------------------------ */
 
-static bool in_set(struct value set, const char *s, size_t n)
+static bool in_set(struct pool *p, struct value set, const char *s, size_t n)
 {
+	pool_work(p, set.kind == VALUE_STRING ? set.n : 0);
 	if (set.kind != VALUE_STRING)
 		return char_is_space(char_code(s, n));
 	for (size_t i = 0; i < set.n; i += char_bytes(set.s + i, set.n - i))
@@ -110,31 +111,29 @@ static size_t last_char(const char *s, size_t n)
 struct value text_strip(
 	struct pool *p, struct value v, struct value set, bool at_start, bool at_end)
 {
-	pool_work(p, v.n);
-	while (at_start && v.n && in_set(set, v.s, char_bytes(v.s, v.n))) {
+	while (at_start && v.n && in_set(p, set, v.s, char_bytes(v.s, v.n))) {
 		size_t n = char_bytes(v.s, v.n);
 		v = value_string(v.s + n, v.n - n);
 	}
 	while (at_end && v.n) {
 		size_t n = last_char(v.s, v.n);
-		if (!in_set(set, v.s + v.n - n, n))
+		if (!in_set(p, set, v.s + v.n - n, n))
 			break;
 		v.n -= n;
 	}
 	return v;
 }
 
+/* What was looked at counts as work, not the whole text: a text may be searched piece by piece. */
 size_t text_find(struct pool *p, struct value v, struct value what, size_t from, bool last)
 {
-	pool_work(p, v.n);
-	size_t found = v.n + 1;
-	for (size_t i = from; i + what.n <= v.n; i++)
-		if (memcmp(v.s + i, what.s, what.n) == 0) {
-			found = i;
-			if (!last)
-				break;
-		}
-	return found;
+	if (what.n > v.n || from > v.n - what.n)
+		return v.n + 1;
+	size_t n_places = v.n - what.n - from + 1, i = 0;
+	while (i < n_places && !text_at(p, v.s + from + (last ? n_places - 1 - i : i), what))
+		i++;
+	pool_work(p, i);
+	return i == n_places ? v.n + 1 : from + (last ? n_places - 1 - i : i);
 }
 
 static struct value part(struct value v, size_t from, size_t to)
@@ -208,7 +207,7 @@ struct value text_split(
 	pool_work(p, v.n);
 	size_t from = 0;
 	for (size_t i = 0; i + separator.n <= v.n && (most < 0 || (int64_t)out.list->n < most);) {
-		if (memcmp(v.s + i, separator.s, separator.n) != 0) {
+		if (!text_at(p, v.s + i, separator)) {
 			i++;
 			continue;
 		}
@@ -225,7 +224,7 @@ struct value text_replace(
 	struct builder b = {0};
 	pool_work(p, v.n);
 	for (size_t i = 0; i <= v.n;) {
-		bool here = most != 0 && i + from.n <= v.n && memcmp(v.s + i, from.s, from.n) == 0;
+		bool here = most != 0 && i + from.n <= v.n && text_at(p, v.s + i, from);
 		if (here) {
 			build(p, &b, to.s, to.n);
 			most -= most > 0;

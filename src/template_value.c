@@ -529,6 +529,16 @@ int value_order(struct pool *p, struct value a, struct value b, const char *op)
 		value_type(b));
 }
 
+bool text_at(struct pool *p, const char *s, struct value what)
+{
+	size_t n = 0;
+	while (n < what.n && s[n] == what.s[n])
+		n++;
+	if (n >= BYTES_PER_STEP)
+		pool_work(p, n);
+	return n == what.n;
+}
+
 bool value_contains(struct pool *p, struct value inside, struct value item)
 {
 	if (inside.kind == VALUE_STRING) {
@@ -538,7 +548,7 @@ bool value_contains(struct pool *p, struct value inside, struct value item)
 				value_type(item));
 		pool_work(p, inside.n);
 		for (size_t i = 0; i + item.n <= inside.n; i++)
-			if (memcmp(inside.s + i, item.s, item.n) == 0)
+			if (text_at(p, inside.s + i, item))
 				return true;
 		return false;
 	}

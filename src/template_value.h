@@ -144,6 +144,8 @@ const char *value_type(struct value v); /* Python's name of the type */
 bool value_truth(struct value v);
 bool value_equal(struct pool *p, struct value a, struct value b);
 int value_order(struct pool *p, struct value a, struct value b, const char *op); /* <0, 0, >0 */
+/* Whether the bytes at s, of which there are enough, are the string `what`; long beginnings count as work. */
+bool text_at(struct pool *p, const char *s, struct value what);
 bool value_contains(struct pool *p, struct value inside, struct value item);
 size_t value_length(struct pool *p, struct value v);      /* len() */
 struct value value_items(struct pool *p, struct value v); /* a list of what a for loop sees */

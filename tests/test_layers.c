@@ -52,6 +52,8 @@ static const struct room {
 	{"src/template", 20, "chat template"},
 	{"src/sampler.", 20, "sampler"},
 	{"src/sampler_", 20, "sampler"},
+	{"src/grammar", 20, "grammar"},
+	{"src/schema", 20, "grammar"},
 	{"src/gguf.", 10, "formats"},
 	{"src/split.", 10, "formats"},
 	{"src/weight.", 10, "formats"},

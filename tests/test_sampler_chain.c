@@ -743,7 +743,7 @@ Test(sampler_chain, mirostat)
 Test(sampler_chain, mirostat_reaches_its_target)
 {
 	/* 512 tokens of falling probability: the mean surprise of what is drawn comes to tau */
-	enum { N_VOCAB = 512, N_STEPS = 4000, N_SETTLE = 500 };
+	enum { N_VOCAB = 512, N_TOKENS = 4000, N_SETTLE = 500 };
 	float logits[N_VOCAB];
 	for (uint32_t i = 0; i < N_VOCAB; i++)
 		logits[i] = -logf((float)i + 1.0f);
@@ -755,7 +755,7 @@ Test(sampler_chain, mirostat_reaches_its_target)
 	struct sampler_chain *chain = make(p, N_VOCAB);
 	struct candidates c = {0};
 	double sum = 0;
-	for (uint32_t pos = 0; pos < N_STEPS; pos++) {
+	for (uint32_t pos = 0; pos < N_TOKENS; pos++) {
 		uint32_t random[4];
 		apply(chain, logits, NULL, 0, pos, &c);
 		sampler_chain_random(chain, pos, SAMPLER_DRAW, random);
@@ -765,7 +765,7 @@ Test(sampler_chain, mirostat_reaches_its_target)
 		sampler_chain_accept(chain, &c, token);
 	}
 	cr_expect_float_eq(
-		sum / (N_STEPS - N_SETTLE), 3, 0.02, "%g bits", sum / (N_STEPS - N_SETTLE));
+		sum / (N_TOKENS - N_SETTLE), 3, 0.02, "%g bits", sum / (N_TOKENS - N_SETTLE));
 	candidates_free(&c);
 	sampler_chain_destroy(chain);
 }

@@ -8,20 +8,7 @@
 
 #include "support.h"
 #include "template.h"
-
-/* 2025-03-09 14:05:07, a Sunday: the time of all vectors. */
-static const struct tm case_time = {.tm_year = 125,
-	.tm_mon = 2,
-	.tm_mday = 9,
-	.tm_hour = 14,
-	.tm_min = 5,
-	.tm_sec = 7,
-	.tm_yday = 67};
-
-static struct template_json json_text(const char *text)
-{
-	return (struct template_json){text, text ? strlen(text) : 0};
-}
+#include "template_cases.h"
 
 /* Renders the template with an empty chat and more variables. */
 static enum lap_status render(const char *source, const char *variables,
@@ -67,70 +54,30 @@ static void expect_error(const char *source, const char *words)
 
 /* ---- against Jinja --------------------------------------------------------------------------- */
 
-static json_t *load_json(const char *path)
+static void check_case(void *user, const struct template_case *c)
 {
-	json_error_t error;
-	json_t *json = json_load_file(path, 0, &error);
-	cr_assert(json, "%s: %s", path, error.text);
-	return json;
-}
-
-static void check_case(const json_t *row, const json_t *conversations)
-{
-	char name[256];
-	const char *template = json_string_value(json_object_get(row, "template"));
-	const char *conversation = json_string_value(json_object_get(row, "conversation"));
-	snprintf(name, sizeof name, "templates/%s.jinja", template);
-	size_t n;
-	char *source = read_text(shared_path(name), &n);
-	char *chat = json_dumps(json_object_get(conversations, conversation), JSON_ENCODE_ANY);
-	char *variables = json_dumps(json_object_get(row, "vars"), 0);
-	const struct template_input input = {
-		.messages = json_text(chat),
-		.kwargs = json_text(variables),
-		.add_generation_prompt =
-			json_is_true(json_object_get(row, "add_generation_prompt")),
-		.bos = json_string_value(json_object_get(row, "bos_token")),
-		.eos = json_string_value(json_object_get(row, "eos_token")),
-		.now = &case_time,
-	};
-	struct template *t = NULL;
 	struct text out = {0};
 	struct lap_error err = {0};
-	cr_expect_eq(template_create(source, n, NULL, &t, &err), LAP_OK, "%s: %s", name, err.text);
-	enum lap_status status = t ? template_render(t, &input, &out, &err) : LAP_ERROR;
-	const json_t *expected = json_object_get(row, "expected");
-	if (expected) {
-		cr_expect_eq(status, LAP_OK, "%s, %s: %s", name, conversation, err.text);
-		cr_expect(out.n == json_string_length(expected) &&
-				!memcmp(out.data ? out.data : "", json_string_value(expected),
-					out.n),
-			"%s, %s: found\n%s\nexpected\n%s", name, conversation,
-			out.data ? out.data : "", json_string_value(expected));
+	unsigned *n = user;
+	++*n;
+	enum lap_status status = template_case_render(c, &out, &err);
+	if (c->expected) {
+		cr_expect_eq(status, LAP_OK, "%s, %s: %s", c->template, c->conversation, err.text);
+		cr_expect(template_case_passes(c, status, &out, &err),
+			"%s, %s: found\n%s\nexpected\n%s", c->template, c->conversation,
+			out.data ? out.data : "", c->expected);
 	} else {
-		cr_expect_eq(status, LAP_ERROR, "%s, %s rendered", name, conversation);
-		cr_expect_str_eq(err.text, json_string_value(json_object_get(row, "error")));
+		cr_expect_eq(status, LAP_ERROR, "%s, %s rendered", c->template, c->conversation);
+		cr_expect_str_eq(err.text, c->error);
 	}
 	text_free(&out);
-	template_destroy(t);
-	free(source);
-	free(chat);
-	free(variables);
 }
 
 Test(template, real_templates_render_as_in_jinja)
 {
 	SKIP_WITHOUT("templates/cases.jsonl");
-	json_t *conversations = load_json(shared_path("templates/conversations.json"));
-	FILE *file = fopen(shared_path("templates/cases.jsonl"), "r");
-	cr_assert(file);
 	unsigned n = 0;
-	for (json_t *row; (row = json_loadf(file, JSON_DISABLE_EOF_CHECK, NULL)); n++) {
-		check_case(row, conversations);
-		json_decref(row);
-	}
-	fclose(file);
-	json_decref(conversations);
+	template_cases(check_case, &n);
 	cr_expect_geq(n, 590, "only %u cases", n);
 }
 
@@ -274,6 +221,17 @@ Test(template, a_failure_has_a_place_and_python_s_words)
 			"arguments, found 2"},
 		{"{{ [[]] | map(attribute=none) | list }}",
 			"chat template, line 1, column 11: an attribute must be str, not NoneType"},
+		{"{{ {'a b': 1} | xmlattr }}",
+			"chat template, line 1, column 17: Invalid character in attribute name: "
+			"'a b'"},
+		{"{{ [] | xmlattr }}",
+			"chat template, line 1, column 9: 'list' object has no attribute 'items'"},
+		{"{{ 'abc' | filesizeformat }}",
+			"chat template, line 1, column 12: could not convert string to float: "
+			"'abc'"},
+		{"{{ none | filesizeformat }}",
+			"chat template, line 1, column 11: float() argument must be a string or a "
+			"real number, not 'NoneType'"},
 		{"{{ {[]: 1} }}", "chat template, line 1, column 5: unhashable type: 'list'"},
 		{"{{ x | tojson }}",
 			"chat template, line 1, column 8: Object of type Undefined is not JSON "
@@ -434,4 +392,79 @@ Test(template, no_template_runs_for_ever)
 		"{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
 		NULL, "the template needs more than 536870912 bytes of memory");
 	expect_limit("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", NULL, "levels deep");
+}
+
+/* ---- time ------------------------------------------------------------------------------------ */
+
+/* A template in one line is as quick as one in many. */
+Test(template, long_lines)
+{
+	const char *const tags[] = {"{{ a }}", "{% set a = 1 %}", "{# \u00E9 #}", "{{ 'a' }}\n"};
+	for (size_t i = 0; i < ARRAY_COUNT(tags); i++) {
+		struct text source = {0}, out = {0};
+		struct lap_error err = {0};
+		for (int j = 0; j < 50000; j++)
+			cr_assert(text_append(&source, tags[i], strlen(tags[i])));
+		double start = clock_cpu_seconds();
+		cr_expect_eq(render(source.data, NULL, NULL, &out, &err), LAP_OK, "%s", err.text);
+		cr_expect_lt(clock_cpu_seconds() - start, 5.0, "%s", tags[i]);
+		text_free(&source);
+		text_free(&out);
+	}
+	/* Places are still right, behind two bytes that are one character. */
+	struct text out = {0};
+	struct lap_error err = {0};
+	cr_expect_eq(render("\n\u00E9{{ 1 }}\u00E9\n\u00E9 {{ a ? }}", NULL, NULL, &out, &err),
+		LAP_ERROR);
+	cr_expect(strstr(err.text, "line 3, column 8: "), "%s", err.text);
+	text_free(&out);
+}
+
+/* Steps are counted for what is looked at: long texts may be taken apart ... */
+Test(template, long_texts_in_pieces)
+{
+	static const struct {
+		const char *source, *expected;
+	} cases[] = {
+		{"{{ ('a ' * 100000).split() | length }}", "100000"},
+		{"{{ ('a ' * 100000).split(' ') | length }}", "100001"},
+		{"{{ ('a ' * 100000).rsplit(' ', 90000) | length }}", "90001"},
+		{"{{ ('a ' * 100000).rsplit(none, 90000) | length }}", "90001"},
+		{"{{ ('ab' * 100000).count('b') }}", "100000"},
+		{"{{ 'abcabc'.rfind('bc') }} {{ 'abc'.rfind('') }} {{ 'abc'.find('') }} "
+		 "{{ 'abc'.rfind('abcd') }} {{ 'abab'.find('b', 2) }} {{ ''.count('') }}",
+			"4 3 0 -1 3 1"},
+		{"{{ 'abcabc'.rpartition('b') }} {{ 'xyaxy'.strip('yx') }}",
+			"('abca', 'b', 'c') a"},
+	};
+	for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+		struct text out = {0};
+		struct lap_error err = {0};
+		double start = clock_cpu_seconds();
+		cr_expect_eq(render(cases[i].source, NULL, NULL, &out, &err), LAP_OK, "%s: %s",
+			cases[i].source, err.text);
+		cr_expect(out.data && strcmp(out.data, cases[i].expected) == 0, "%s: %s",
+			cases[i].source, out.data);
+		cr_expect_lt(clock_cpu_seconds() - start, 5.0, "%s", cases[i].source);
+		text_free(&out);
+	}
+}
+
+/* ... and none is looked at without being counted. */
+Test(template, long_searches_end)
+{
+	static const char *const sources[] = {
+		"{{ ('a' * 4000000).find('a' * 2000000 ~ 'b') }}",
+		"{{ ('a' * 4000000).rfind('b' ~ 'a' * 2000000) }}",
+		"{{ ('a' * 4000000).split('a' * 2000000 ~ 'b') }}",
+		"{{ ('a' * 4000000).replace('a' * 2000000 ~ 'b', '') }}",
+		"{{ ('a' * 2000000 ~ 'b') in ('a' * 4000000) }}",
+		"{{ ('a' * 4000000).strip('b' * 2000000 ~ 'a') }}",
+	};
+	for (size_t i = 0; i < ARRAY_COUNT(sources); i++) {
+		const struct template_limits limits = {.n_steps = 2000000};
+		double start = clock_cpu_seconds();
+		expect_limit(sources[i], &limits, "the template takes more than 2000000 steps");
+		cr_expect_lt(clock_cpu_seconds() - start, 10.0, "%s", sources[i]);
+	}
 }

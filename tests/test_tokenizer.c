@@ -189,11 +189,67 @@ static void check_jsonl(struct tokenizer *t, const char *name, size_t expected)
 
 /* ---- round trip of every token --------------------------------------------------------------- */
 
+/* Any tokens, streamed: the bytes of all of them in order, never half of a character, control tokens only
+ * where they are asked for. */
+static void check_stream(const struct tokenizer *t, uint32_t seed, bool special)
+{
+	struct decoder d = {.special = special, .started = true};
+	struct text whole = {0}, streamed = {0};
+	size_t ends[64], n_shown;
+	for (size_t i = 0; i < ARRAY_COUNT(ends); i++) {
+		seed = seed * 1664525u + 1013904223u;
+		/* Half of them among the first ids, where bytes and control tokens are. */
+		uint32_t n_vocab = tokenizer_info(t)->n_vocab, n = seed >> 31 ? n_vocab : 300;
+		int32_t id = (int32_t)((seed >> 8) % (n < n_vocab ? n : n_vocab));
+		const char *piece = tokenizer_piece(t, id, special, &n_shown);
+		cr_assert(text_append(&whole, piece, n_shown));
+		cr_assert(decoder_add(t, &d, id, &streamed));
+		ends[i] = streamed.n;
+	}
+	cr_assert(decoder_finish(&d, &streamed));
+	cr_expect(streamed.n == whole.n && !memcmp(streamed.data, whole.data, whole.n), "seed %u",
+		seed);
+	size_t i = 0, at = 0;
+	while (at < whole.n) {
+		uint32_t code;
+		unsigned n = utf8_decode(whole.data + at, whole.n - at, &code);
+		for (; i < ARRAY_COUNT(ends) && ends[i] < at + (n ? n : 1); i++)
+			cr_expect_leq(ends[i], at, "half a character at %zu", at);
+		at += n ? n : 1;
+	}
+	text_free(&whole);
+	text_free(&streamed);
+}
+
+/* What hides a control token shows nothing of it; what shows it shows its name. */
+static void check_control_tokens(const struct tokenizer *t)
+{
+	const int32_t ids[] = {tokenizer_info(t)->bos, tokenizer_info(t)->eos};
+	for (size_t i = 0; i < ARRAY_COUNT(ids); i++) {
+		if (ids[i] < 0)
+			continue;
+		struct ids one = {(int32_t[]){ids[i]}, 1};
+		struct text hidden = decode(t, one, false), shown = decode(t, one, true);
+		cr_expect_eq(hidden.n, 0, "token %d shows %s", ids[i], hidden.data);
+		cr_expect_gt(shown.n, 0, "token %d", ids[i]);
+		text_free(&hidden);
+		text_free(&shown);
+	}
+}
+
+static void check_streams(const struct tokenizer *t)
+{
+	for (uint32_t seed = 1; seed <= 400; seed++)
+		check_stream(t, seed, seed % 2);
+	check_control_tokens(t);
+}
+
 /* The rule: what a token decodes to has tokens that decode to the same; a control token is found
  * again itself.  (WordPiece: the decoded text of those tokens has the same tokens.) */
 static void check_every_token(struct tokenizer *t)
 {
 	bool is_bert = strcmp(tokenizer_info(t)->model, "bert") == 0;
+	check_streams(t);
 	for (int32_t id = 0; id < (int32_t)tokenizer_info(t)->n_vocab; id++) {
 		struct text text = decode(t, (struct ids){&id, 1}, true);
 		struct ids ids = encode_bytes(t, text.data, text.n, false, true);

@@ -6,15 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <unistd.h>
 
+#include "page_table.h"
 #include "pretokenize.h"
 #include "support.h"
 #include "tokenizer.h"
 #include "tokenizer_vectors.h"
-
-static const char open_mark[] = "<!-- tokenizers -->\n", close_mark[] = "<!-- /tokenizers -->";
 
 struct score {
 	size_t passed, total;
@@ -158,35 +155,6 @@ static void print_table(struct text *out)
 	}
 }
 
-/* Where the table begins and ends in the page. */
-static char *table_of(char *page, char **end)
-{
-	char *from = strstr(page, open_mark);
-	cr_assert(from, "docs/models.md has no %s", open_mark);
-	from += strlen(open_mark);
-	*end = strstr(from, close_mark);
-	cr_assert(*end, "docs/models.md has no %s", close_mark);
-	return from;
-}
-
-/* Other tables of the page may be written by tests that run beside this one: the page is locked. */
-static void update(const struct text *table)
-{
-	const char *path = source_path("docs/models.md");
-	FILE *file = fopen(path, "r+b");
-	cr_assert(file && flock(fileno(file), LOCK_EX) == 0, "%s cannot be changed", path);
-	char *page = read_text(path, NULL), *end, *from = table_of(page, &end);
-	struct text out = {0};
-	cr_assert(text_append(&out, page, (size_t)(from - page)));
-	cr_assert(text_append(&out, table->data, table->n));
-	cr_assert(text_append(&out, end, strlen(end)));
-	cr_assert(fwrite(out.data, 1, out.n, file) == out.n);
-	cr_assert(fflush(file) == 0 && ftruncate(fileno(file), (off_t)out.n) == 0);
-	fclose(file);
-	text_free(&out);
-	free(page);
-}
-
 Test(tokenizer_table, vectors)
 {
 	for (size_t i = 0; i < ARRAY_COUNT(files); i++) {
@@ -200,15 +168,7 @@ Test(tokenizer_table, vectors)
 		measure(&files[i]);
 	struct text table = {0};
 	print_table(&table);
-	const char *mode = getenv("LAPILLI_UPDATE");
-	if (mode && *mode)
-		update(&table);
-	char *page = read_text(source_path("docs/models.md"), NULL), *end;
-	char *found = table_of(page, &end);
-	*end = '\0';
-	cr_expect_str_eq(found, table.data,
-		"docs/models.md: LAPILLI_UPDATE=1 writes the table; measured:\n%s", table.data);
-	free(page);
+	page_expect("docs/models.md", "tokenizers", &table);
 	text_free(&table);
 }
 
@@ -217,7 +177,7 @@ Test(tokenizer_table, rows_are_those_of_the_build)
 {
 	rows_fill();
 	char *page = read_text(source_path("docs/models.md"), NULL), *end;
-	char *table = table_of(page, &end);
+	char *table = page_table(page, "tokenizers", &end);
 	*end = '\0';
 	size_t n_lines = 0;
 	for (const char *s = table; (s = strchr(s, '\n')); s++)
