@@ -63,7 +63,7 @@ float log_min_p;
 float inv_cut_temperature; /* of log_min_p */
 float inv_temperature; /* of masses: that of the cuts while they are made */
 uint best_logit;
-bool any_special, use_mask;
+bool any_wishes, use_mask;
 
 u64 add64(u64 a, u64 b)
 {
@@ -148,12 +148,15 @@ uint biased(uint bits, uint token, uint seq)
 	return bits;
 }
 
-/* The logit with penalties, bias and bans; `error` is set where there is none. */
-uint adjusted(uint bits, uint token, uint seq, inout bool error)
+/* The logit with penalties and, where there are `wishes`, bias, bans and mask; `error` is set where there
+ * is none. */
+uint adjusted(uint bits, uint token, uint seq, bool wishes, inout bool error)
 {
 	bits = penalise(bits, token, seq);
 	error = error || is_no_logit(bits);
-	if (any_special && (special[token / 32 % SPECIAL_WORDS] >> token % 32 & 1u) != 0) {
+	if (!wishes)
+		return bits;
+	if ((special[token / 32 % SPECIAL_WORDS] >> token % 32 & 1u) != 0) {
 		bits = biased(bits, token, seq);
 		error = error || is_no_logit(bits);
 		if (is_banned(token, seq))
@@ -167,14 +170,14 @@ uint adjusted(uint bits, uint token, uint seq, inout bool error)
 	return bits;
 }
 
-/* Notes which tokens have a bias or a ban; `any_special` where there are any. */
+/* Notes which tokens have a bias or a ban, and whether anything is wished for. */
 void special_set(uint seq)
 {
 	uint n_bias = sequences[seq].n_bias;
 	uint n_banned = sequences[seq].n_forbid_left != 0 ? sequences[seq].n_forbidden : 0;
-	any_special = n_bias + n_banned != 0;
 	use_mask = sequences[seq].use_mask != 0;
-	if (!any_special)
+	any_wishes = use_mask || n_bias + n_banned != 0;
+	if (!any_wishes)
 		return;
 	for (uint i = lane; i < SPECIAL_WORDS; i += LANES_SAMPLE)
 		special[i] = 0;
@@ -421,8 +424,33 @@ uvec2 philox(uint counter, uvec2 key)
 	return c.xy;
 }
 
+/* The largest so far of a lane. */
+struct best {
+	uint key, id;
+	bool error;
+};
+
+/* Four adjusted logits to scratch. */
+void adjust_quad(uint quad, uint seq, bool wishes, inout best mine)
+{
+	uvec4 bits = logits[row_base + quad];
+	UNROLL for (uint c = 0; c < 4; c++) {
+		uint id = quad * 4 + c;
+		if (id < args.n_vocab) {
+			uint logit = adjusted(bits[c], id, seq, wishes, mine.error);
+			uint key = ordered_key(logit);
+			bits[c] = logit;
+			if (key > mine.key) {
+				mine.key = key;
+				mine.id = id;
+			}
+		}
+	}
+	penalised[row_base + quad] = bits;
+}
+
 /* Adjusted logits to scratch; the largest, lowest id first; whether all of them are numbers. */
-void find_best(uint row, uint seq)
+void find_best(uint seq)
 {
 	if (lane == 0) {
 		any_error = 0;
@@ -430,30 +458,19 @@ void find_best(uint row, uint seq)
 		best_id = 0xFFFFFFFFu;
 	}
 	barrier();
-	uint my_key = 0, my_id = 0;
-	bool my_error = false;
-	for (uint quad = lane; quad * 4 < args.n_vocab; quad += LANES_SAMPLE) {
-		uvec4 bits = logits[row_base + quad];
-		UNROLL for (uint c = 0; c < 4; c++) {
-			uint id = quad * 4 + c;
-			if (id < args.n_vocab) {
-				uint logit = adjusted(bits[c], id, seq, my_error);
-				uint key = ordered_key(logit);
-				bits[c] = logit;
-				if (key > my_key) {
-					my_key = key;
-					my_id = id;
-				}
-			}
-		}
-		penalised[row_base + quad] = bits;
-	}
-	if (my_error)
+	best mine = best(0, 0, false);
+	/* Two loops: lavapipe goes through the code of every branch, but not of a loop without turns. */
+	uint n_quads = (args.n_vocab + 3) / 4, n_plain = any_wishes ? 0 : n_quads;
+	for (uint quad = lane; quad < n_plain; quad += LANES_SAMPLE)
+		adjust_quad(quad, seq, false, mine);
+	for (uint quad = n_plain + lane; quad < n_quads; quad += LANES_SAMPLE)
+		adjust_quad(quad, seq, true, mine);
+	if (mine.error)
 		atomicOr(any_error, 1);
-	atomicMax(best_key, my_key);
+	atomicMax(best_key, mine.key);
 	barrier();
-	if (my_key == best_key && lane * 4 < args.n_vocab)
-		atomicMin(best_id, my_id);
+	if (mine.key == best_key && lane * 4 < args.n_vocab)
+		atomicMin(best_id, mine.id);
 	barrier();
 }
 
@@ -536,7 +553,7 @@ void main()
 	log_min_p = sequences[seq].log_min_p;
 
 	special_set(seq);
-	find_best(row, seq);
+	find_best(seq);
 	uint token = best_id;
 	if (any_error != 0 || best_key == ordered_key(FORBIDDEN)) {
 		if (lane == 0)
@@ -572,7 +589,8 @@ void main()
 	if (lane == 0) {
 		/* Another lane may have written it to `penalised`. */
 		bool error = false;
-		uint logit = adjusted(logits[row_base + token / 4][token % 4], token, seq, error);
+		uint logit = adjusted(
+			logits[row_base + token / 4][token % 4], token, seq, any_wishes, error);
 		results[row] = sample_result(
 			token, distance_of(logit, inv_temperature) - log_total, 0, 0);
 	}
