@@ -58,6 +58,9 @@ bool function_exists(struct value name);
 struct value function_call(
 	struct pool *p, struct value name, const struct arguments *a, const struct tm *now);
 
+/* Calls a VALUE_JOINER: nothing the first time, its text from then on. */
+struct value joiner_call(struct value joiner);
+
 /* ---- texts (template_text.c) ----------------------------------------------------------------- */
 
 enum letter_case { CASE_LOWER, CASE_UPPER, CASE_SWAP, CASE_CAPITALIZE, CASE_TITLE };

@@ -424,6 +424,11 @@ static struct value call_value(struct run *r, struct value callee, struct argume
 		return method_call(r->pool, callee.method, a);
 	case VALUE_MACRO:
 		return call_macro(r, callee.macro, *a);
+	case VALUE_JOINER:
+		if (a->n || a->n_keywords)
+			pool_fail(r->pool, "a joiner takes no argument, found %zu",
+				a->n + a->n_keywords);
+		return joiner_call(callee);
 	case VALUE_LOOP:
 		if (!callee.loop->node->recursive)
 			pool_fail(r->pool,

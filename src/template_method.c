@@ -601,6 +601,27 @@ static const struct callable list_methods[] = {
 	{"sort", "", 0, NULL},
 };
 
+METHOD(cycler_next)
+{
+	UNUSED;
+	struct list *l = self.list;
+	struct value item = l->items[l->at];
+	l->at = (l->at + 1) % l->n;
+	return item;
+}
+
+METHOD(cycler_reset)
+{
+	UNUSED;
+	self.list->at = 0;
+	return value_none();
+}
+
+static const struct callable cycler_methods[] = {
+	{"next", "", 0, cycler_next},
+	{"reset", "", 0, cycler_reset},
+};
+
 static const struct callable *find_callable(
 	const struct callable *rows, size_t n, struct value name)
 {
@@ -620,6 +641,8 @@ static const struct callable *find_method(struct value self, struct value name)
 		return find_callable(list_methods, ARRAY_COUNT(list_methods), name);
 	if (self.kind == VALUE_TUPLE || self.kind == VALUE_RANGE)
 		return find_callable(list_methods, 2, name);
+	if (self.kind == VALUE_CYCLER)
+		return find_callable(cycler_methods, ARRAY_COUNT(cycler_methods), name);
 	return NULL;
 }
 
@@ -659,6 +682,8 @@ struct value value_attribute(struct pool *p, struct value v, struct value name)
 	value_needs(p, v);
 	if (find_method(v, name))
 		return bind_method(p, v, name);
+	if (v.kind == VALUE_CYCLER && value_is(name, "current"))
+		return v.list->items[v.list->at];
 	const struct value *found = v.kind == VALUE_DICT || v.kind == VALUE_NAMESPACE
 		? dict_find(p, v.dict, name)
 		: NULL;
@@ -745,6 +770,30 @@ METHOD(function_namespace)
 	return make_dict(p, VALUE_NAMESPACE, all);
 }
 
+METHOD(function_cycler)
+{
+	UNUSED;
+	struct value out = value_list(p, VALUE_CYCLER);
+	if (!all->n)
+		pool_fail(p, "at least one item has to be provided");
+	for (size_t i = 0; i < all->n; i++)
+		list_add(p, out.list, all->items[i]);
+	return out;
+}
+
+METHOD(function_joiner)
+{
+	UNUSED;
+	struct value out = value_list(p, VALUE_JOINER);
+	list_add(p, out.list, missing(a[0]) ? value_text(", ") : a[0]);
+	return out;
+}
+
+struct value joiner_call(struct value joiner)
+{
+	return joiner.list->at++ ? joiner.list->items[0] : value_text("");
+}
+
 METHOD(raise_exception)
 {
 	UNUSED;
@@ -777,6 +826,8 @@ static const struct callable functions[] = {
 	{"range", "start stop step", 1, make_range},
 	{"dict", "*", 0, function_dict},
 	{"namespace", "*", 0, function_namespace},
+	{"cycler", "*", 0, function_cycler},
+	{"joiner", "sep", 0, function_joiner},
 	{"raise_exception", "message", 1, raise_exception},
 	{"strftime_now", "format", 1, strftime_now},
 };

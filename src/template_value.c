@@ -404,6 +404,8 @@ const char *value_type(struct value v)
 		return "dict";
 	case VALUE_NAMESPACE:
 		return "Namespace";
+	case VALUE_CYCLER:
+		return "Cycler";
 	case VALUE_LOOP:
 		return "LoopContext";
 	case VALUE_FUNCTION:
@@ -412,6 +414,8 @@ const char *value_type(struct value v)
 		return "builtin_function_or_method";
 	case VALUE_MACRO:
 		return "Macro";
+	case VALUE_JOINER:
+		return "Joiner";
 	}
 	return "object";
 }

@@ -56,10 +56,12 @@ enum value_kind {
 	VALUE_VIEW,     /* keys, values or items of a dict */
 	VALUE_DICT,
 	VALUE_NAMESPACE,
+	VALUE_CYCLER, /* a list; `at` is the current item */
 	VALUE_LOOP,
 	VALUE_FUNCTION, /* built in, by name */
 	VALUE_METHOD,   /* a name and the value before the dot */
 	VALUE_MACRO,
+	VALUE_JOINER, /* a list of one text; `at` is 0 until it is first called */
 };
 
 struct list;
@@ -78,7 +80,7 @@ struct value {
 			const char *s;
 			size_t n;
 		};
-		struct list *list; /* LIST to VIEW */
+		struct list *list; /* LIST to VIEW, CYCLER, JOINER */
 		struct dict *dict; /* DICT, NAMESPACE */
 		struct loop *loop;
 		struct macro *macro;
@@ -89,7 +91,7 @@ struct value {
 struct list {
 	struct value *items;
 	size_t n, capacity;
-	size_t at;        /* ITERATOR: the next item */
+	size_t at;        /* ITERATOR: the next item; CYCLER, JOINER */
 	const char *name; /* VIEW: dict_items; ITERATOR: generator */
 	int64_t range[3]; /* RANGE */
 };

@@ -477,9 +477,10 @@ static enum lap_status merges_load(
 		}
 		struct merge *slot = merge_slot(v, merge.left, merge.right);
 		if (slot->left < 0) {
-			uint64_t bit;
+			uint64_t bit, hash = pair_hash(merge.left, merge.right);
+			uint64_t *word = filter_word(v, hash, &bit);
 			*slot = merge;
-			*filter_word(v, pair_hash(merge.left, merge.right), &bit) |= bit;
+			*word |= bit;
 		}
 	}
 	for (unsigned i = 0; i < 256 * 256 && !status; i++) {

@@ -221,6 +221,12 @@ Test(template, a_failure_has_a_place_and_python_s_words)
 			"arguments, found 2"},
 		{"{{ [[]] | map(attribute=none) | list }}",
 			"chat template, line 1, column 11: an attribute must be str, not NoneType"},
+		{"{{ cycler() }}",
+			"chat template, line 1, column 10: at least one item has to be provided"},
+		{"{{ cycler(1)() }}",
+			"chat template, line 1, column 13: 'Cycler' object is not callable"},
+		{"{{ joiner()(1) }}",
+			"chat template, line 1, column 12: a joiner takes no argument, found 1"},
 		{"{{ {'a b': 1} | xmlattr }}",
 			"chat template, line 1, column 17: Invalid character in attribute name: "
 			"'a b'"},
