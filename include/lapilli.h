@@ -237,16 +237,17 @@ struct lap_session;
 enum lap_kv_type { LAP_KV_F16 = 0, LAP_KV_F32 = 1, LAP_KV_Q8_0 = 2, LAP_KV_Q4_0 = 3 };
 
 struct lap_session_options {
-	uint32_t n_ctx;   /* tokens the KV cache can hold, of all sequences together; 0: the model's, at
+	uint32_t
+		n_ctx; /* tokens the KV cache can hold, of all sequences together; 0: the model's, at
 	                     most 4096 */
 	uint32_t n_batch; /* most prompt tokens computed at once, fewer where the device cannot bind
 	                     as many; 0: 512 */
 	enum lap_kv_type type_k, type_v;
 	uint32_t steps_per_submit; /* decode steps in one submit, at most 256; 0: chosen from
 	                              measured time */
-	uint32_t n_seq;   /* sequences at a time, at most 32; 0: 1 */
-	uint32_t n_draft; /* most tokens of a draft that one step verifies, at most 31 */
-	uint32_t n_top;   /* most log-probabilities beside the drawn token's, at most 64 */
+	uint32_t n_seq;            /* sequences at a time, at most 32; 0: 1 */
+	uint32_t n_draft;          /* most tokens of a draft that one step verifies, at most 31 */
+	uint32_t n_top;            /* most log-probabilities beside the drawn token's, at most 64 */
 	double max_submit_seconds; /* what one submit to the device should last at most; 0: 0.045 in
 	                              decode, 0.2 in prefill.  Drivers kill long ones. */
 	bool logits_all; /* the prefill computes logits of every row: needed by lap_session_logits */
@@ -394,7 +395,8 @@ struct lap_generate_options {
 	bool ignore_eos;   /* end-of-generation tokens do not stop */
 	bool special;      /* control tokens appear in the text */
 	uint32_t min_tokens; /* before so many are generated nothing that stops is drawn */
-	const int32_t *stop_tokens; /* stop as the model's own end tokens do, at most 32 with those */
+	const int32_t
+		*stop_tokens; /* stop as the model's own end tokens do, at most 32 with those */
 	size_t n_stop_tokens;
 	const int32_t *banned; /* tokens that are never drawn, at most 32 */
 	size_t n_banned;
@@ -423,9 +425,9 @@ struct lap_generation {
 	double host_thread_seconds; /* CPU time of the calling thread */
 	uint32_t prefill_recordings, decode_recordings;    /* made by the session so far */
 	uint32_t submits, prefill_submits, decode_submits; /* of this call */
-	uint32_t waits;         /* of this call: how often the host waited for the device */
-	uint32_t n_shifts;      /* how often the context was shifted or cropped */
-	bool on_host;           /* tokens were drawn by the host, one step a submit */
+	uint32_t waits;        /* of this call: how often the host waited for the device */
+	uint32_t n_shifts;     /* how often the context was shifted or cropped */
+	bool on_host;          /* tokens were drawn by the host, one step a submit */
 	uint64_t step_bytes;   /* weights and KV that the last decode step read */
 	uint64_t device_bytes; /* device memory held by model and session */
 	size_t kv_tokens;      /* tokens of this sequence in the KV cache now */
@@ -438,11 +440,12 @@ struct lap_top {
 
 /* A generated token with the text that became complete with it. */
 struct lap_token {
-	int32_t id; /* -1: the last text, which was held back, without a token */
+	int32_t id;     /* -1: the last text, which was held back, without a token */
 	float log_prob; /* among all tokens, after penalties, biases and temperature */
-	const char *text; /* n_bytes, not NUL-terminated; whole UTF-8 characters only, but for what the
+	const char
+		*text; /* n_bytes, not NUL-terminated; whole UTF-8 characters only, but for what the
 	                     model never completes, which comes last */
-	size_t n_bytes;   /* may be 0 */
+	size_t n_bytes;            /* may be 0 */
 	const struct lap_top *top; /* the n_top best, largest first */
 	uint32_t n_top;
 };
@@ -475,8 +478,8 @@ struct lap_request {
  * computed once.  Each text is what the prompt gives alone, byte for byte.  A sequence for which the KV
  * cache has no room left fails alone (LAP_USAGE in its status); what is returned is the fault of all:
  * a device lost, memory of the host. */
-LAP_API enum lap_status lap_generate_batch(struct lap_session *session,
-	struct lap_request *requests, size_t n, struct lap_error *err);
+LAP_API enum lap_status lap_generate_batch(
+	struct lap_session *session, struct lap_request *requests, size_t n, struct lap_error *err);
 
 /* ---- about this build ------------------------------------------------------------------------ */
 

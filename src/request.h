@@ -31,8 +31,8 @@ struct slot {
 	uint64_t n_target, n_generated;
 
 	/* the sequence as the device has it */
-	struct sequence sequence; /* parameters, as they were at the start */
-	struct sampler_chain *chain; /* NULL: the recorded step can draw all that is asked for */
+	struct sequence sequence;     /* parameters, as they were at the start */
+	struct sampler_chain *chain;  /* NULL: the recorded step can draw all that is asked for */
 	struct candidates candidates; /* of the chain's last draw */
 	uint32_t *mask;               /* [MASK_WORDS]: bans, for the chain */
 	uint32_t draw_offset;
@@ -43,7 +43,7 @@ struct slot {
 	struct decoder decoder;
 	struct text piece, text;
 	struct stops stops;
-	bool cut; /* by a stop string: nothing behind it is text */
+	bool cut;                      /* by a stop string: nothing behind it is text */
 	double started, first, latest; /* clock_seconds */
 };
 
