@@ -829,10 +829,13 @@ static enum lap_status fill_mask(
 			continue;
 		}
 		path[depth] = next;
-		for (uint32_t t = node->token; t < nodes[i + 1].token; t++) {
-			uint32_t id = v->tokens[t];
+		/* One token or none, without a branch that nobody can foretell; a node without has one below it. */
+		uint32_t n_tokens = nodes[i + 1].token - node->token, id = v->tokens[node->token];
+		mask[id / 32] |= (uint32_t)(n_tokens != 0) << (id % 32);
+		n_allowed += n_tokens;
+		for (uint32_t t = 1; t < n_tokens; t++) {
+			id = v->tokens[node->token + t];
 			mask[id / 32] |= 1u << (id % 32);
-			n_allowed++;
 		}
 		i++;
 	}
