@@ -408,6 +408,10 @@ struct lap_generate_options {
 	double max_seconds; /* 0: no limit */
 	uint32_t n_top;     /* most likely tokens to report beside each drawn one; at most the
 	                       session's n_top */
+	/* What the text may be, one of the two: a grammar in GBNF, or a JSON schema (docs/generation.md).
+	 * The text ends where the grammar does; a text that n_predict cuts off is a beginning of one. */
+	const char *grammar;
+	const char *json_schema;
 	enum lap_overflow overflow;
 	uint32_t n_keep; /* tokens from the start that LAP_OVERFLOW_SHIFT keeps */
 };

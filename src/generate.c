@@ -270,7 +270,7 @@ static bool has_single_steps(const struct batch *b)
 }
 
 /* One row for each sequence that decodes. */
-static enum lap_status set_rows(struct batch *b, struct lap_error *err)
+static enum lap_status set_rows(struct batch *b, uint32_t *n_rows, struct lap_error *err)
 {
 	struct step_row rows[MAX_SEQUENCES];
 	uint32_t n = 0;
@@ -279,10 +279,13 @@ static enum lap_status set_rows(struct batch *b, struct lap_error *err)
 		struct slot *slot = &b->slots[i];
 		if (!is_in(slot, PHASE_DECODE))
 			continue;
-		rows[n++] = (struct step_row){(uint32_t)slot->last, slot->t->n_past, i, 0};
 		status = slot_to_device(slot, err);
+		if (!is_in(slot, PHASE_DECODE)) /* its grammar ended it */
+			continue;
+		rows[n++] = (struct step_row){(uint32_t)slot->last, slot->t->n_past, i, 0};
 	}
-	return status ? status : session_set_step(b->s, STEP_DRAW, rows, n, err);
+	*n_rows = n;
+	return status || n == 0 ? status : session_set_step(b->s, STEP_DRAW, rows, n, err);
 }
 
 static enum lap_status submit(struct batch *b, uint32_t n_steps, struct lap_error *err)
@@ -337,7 +340,10 @@ static enum lap_status run_on_device(struct batch *b, struct lap_error *err)
 	if (reserve_steps(b, 1) == 0 || n_in(b, PHASE_DECODE) == 0)
 		return LAP_OK;
 	const bool single = has_single_steps(b);
-	enum lap_status status = set_rows(b, err);
+	uint32_t n_rows = 0;
+	enum lap_status status = set_rows(b, &n_rows, err);
+	if (n_rows == 0)
+		return status;
 	double idle_since = clock_seconds();
 	bool last = false; /* no further submit */
 	while (!status && (b->n_flights || !last)) {

@@ -7,6 +7,7 @@
 #include <sys/random.h>
 
 #include "breakers.h"
+#include "constraint.h"
 #include "sampler.h"
 
 #define SAMPLING_DEFAULTS                                                                \
@@ -94,6 +95,10 @@ static enum lap_status check(
 			MAX_STOPS - n_ends, err);
 	if (!status)
 		status = check_tokens(s, "banned tokens", o->banned, o->n_banned, MAX_BIAS, err);
+	if (!status && (o->grammar || o->json_schema) && !s->m->tokenizer)
+		status = fail(err, LAP_USAGE, "a grammar needs a model with a vocabulary");
+	if (!status)
+		status = constraint_check(o, err);
 	if (!status && o->overflow == LAP_OVERFLOW_SHIFT)
 		status = session_can_shift(s, err);
 	if (!status && o->overflow == LAP_OVERFLOW_SHIFT && o->n_keep + 2 > s->n_ctx)
@@ -187,6 +192,19 @@ static enum lap_status set_sequence(struct slot *slot, struct lap_error *err)
 	return status ? status : set_stops(slot, err);
 }
 
+static enum lap_status set_constraint(struct slot *slot, struct lap_error *err)
+{
+	struct lap_session *s = slot->s;
+	enum lap_status status = LAP_OK;
+	if (!slot->o->grammar && !slot->o->json_schema)
+		return LAP_OK;
+	if (!s->grammar_vocabulary)
+		status = constraint_vocabulary(s->m->tokenizer, &s->grammar_vocabulary, err);
+	return status ? status
+		      : constraint_create(slot->o, s->grammar_vocabulary, s->m->info.n_vocab,
+				&slot->constraint, err);
+}
+
 static uint64_t target_of(const struct slot *slot)
 {
 	const struct lap_generate_options *o = slot->o;
@@ -223,7 +241,8 @@ enum lap_status slot_open(struct slot *slot, struct lap_request *request, struct
 	timeline_truncate(s, slot->t, timeline_common(slot->t, slot->tokens, n - 1));
 	slot->t->busy = true;
 	request->result.n_reused = slot->t->n_past;
-	return set_sequence(slot, err);
+	enum lap_status status = set_constraint(slot, err);
+	return status ? status : set_sequence(slot, err);
 }
 
 void slot_prefilled(struct slot *slot)
@@ -246,16 +265,32 @@ uint64_t slot_left(const struct slot *slot)
 
 bool slot_needs_steps(const struct slot *slot)
 {
-	(void)slot;
-	return false;
+	return slot->constraint != NULL;
+}
+
+/* A grammar that cannot go on is the fault of this request alone. */
+static enum lap_status mask_of(struct slot *slot, const uint32_t **mask, struct lap_error *err)
+{
+	struct lap_error why;
+	*mask = NULL;
+	if (!slot->constraint)
+		return LAP_OK;
+	enum lap_status status = constraint_mask(slot->constraint, mask, &why);
+	if (status == LAP_ERROR)
+		slot_fail(slot, status, &why);
+	return status == LAP_ERROR ? LAP_OK : status ? fail(err, status, "%s", why.text) : LAP_OK;
 }
 
 enum lap_status slot_to_device(struct slot *slot, struct lap_error *err)
 {
 	struct sequence *q = &slot->s->sequences[slot->seq];
 	const uint64_t left = slot_left(slot), n = slot->n_generated;
+	const uint32_t *mask;
+	enum lap_status status = mask_of(slot, &mask, err);
+	if (status || slot->phase == PHASE_ENDED)
+		return status;
 	if (slot->on_device)
-		return LAP_OK;
+		return mask ? session_write_mask(slot->s, slot->seq, mask, err) : LAP_OK;
 	slot->ring_next = q->n_sampled;
 	slot->sequence.n_sampled = q->n_sampled;
 	*q = slot->sequence;
@@ -263,8 +298,9 @@ enum lap_status slot_to_device(struct slot *slot, struct lap_error *err)
 	q->draw_offset = slot->draw_offset;
 	if (q->n_forbid_left != UINT32_MAX)
 		q->n_forbid_left = n < q->n_forbid_left ? q->n_forbid_left - (uint32_t)n : 0;
+	q->use_mask = mask != NULL;
 	slot->on_device = true;
-	return session_write_history(slot->s, slot->seq, slot->last, NULL, err);
+	return session_write_history(slot->s, slot->seq, slot->last, mask, err);
 }
 
 /* ---- ending ---------------------------------------------------------------------------------- */
@@ -337,6 +373,8 @@ void slot_close(struct slot *slot)
 	r->decode_seconds = slot->n_generated ? slot->latest - slot->first : 0;
 	timeline_truncate(slot->s, slot->t, slot->t->n_past); /* blocks that were ahead */
 	slot->t->busy = false;
+	constraint_destroy(slot->constraint);
+	slot->constraint = NULL;
 	sampler_chain_destroy(slot->chain);
 	candidates_free(&slot->candidates);
 	free(slot->mask);
@@ -382,11 +420,18 @@ static enum lap_status add_text(
 	return ok ? LAP_OK : fail_memory(err, "text", 1);
 }
 
+/* Behind an end a grammar allows nothing. */
+static bool is_end(const struct slot *slot, int32_t token)
+{
+	const struct tokenizer *t = slot->s->m->tokenizer;
+	return t && tokenizer_is_end(t, token);
+}
+
 /* Why there is no token after this one; false: there is. */
 static bool ends_with(const struct slot *slot, int32_t token, bool found, enum lap_finish *finish)
 {
 	const double limit = slot->o->max_seconds;
-	if (found || is_stop(slot, token))
+	if (found || is_stop(slot, token) || (slot->constraint && is_end(slot, token)))
 		*finish = LAP_FINISH_STOP;
 	else if (slot_left(slot) == 0)
 		*finish = LAP_FINISH_LENGTH;
@@ -428,6 +473,11 @@ static enum lap_status take(struct slot *slot, const struct ring_entry *entry,
 		found = false;
 	} else {
 		enum lap_status status = add_text(slot, token, &found, err);
+		if (status)
+			return status;
+	}
+	if (slot->constraint) {
+		enum lap_status status = constraint_accept(slot->constraint, token, err);
 		if (status)
 			return status;
 	}
@@ -493,14 +543,17 @@ static enum lap_status host_mask(struct slot *slot, const uint32_t **mask, struc
 	const struct sequence *q = &slot->sequence;
 	const size_t n_words = MASK_WORDS(slot->s->m->info.n_vocab);
 	const bool forbids = slot->n_generated < q->n_forbid_left;
-	*mask = NULL;
-	if (!forbids && q->n_bias == 0)
-		return LAP_OK;
+	enum lap_status status = mask_of(slot, mask, err);
+	if (status || slot->phase == PHASE_ENDED || (!forbids && q->n_bias == 0))
+		return status;
 	if (!slot->mask)
 		slot->mask = array_alloc(n_words, sizeof(*slot->mask));
 	if (!slot->mask)
 		return fail_memory(err, "a mask", n_words * sizeof(*slot->mask));
-	memset(slot->mask, 0xff, n_words * sizeof(*slot->mask));
+	if (*mask)
+		memcpy(slot->mask, *mask, n_words * sizeof(*slot->mask));
+	else
+		memset(slot->mask, 0xff, n_words * sizeof(*slot->mask));
 	for (uint32_t i = 0; i < q->n_bias;
 		i++) /* the chain has biases of its own: these are bans */
 		slot->mask[q->bias_token[i] / 32] &= ~(1u << q->bias_token[i] % 32);
@@ -519,6 +572,8 @@ static enum lap_status draw_by_chain(struct slot *slot, const float *logits,
 	uint32_t random[4];
 	struct candidate best[MAX_TOP];
 	enum lap_status status = host_mask(slot, &mask, err);
+	if (status || slot->phase == PHASE_ENDED)
+		return status;
 	if (!status)
 		status = sampler_chain_apply(slot->chain, logits, (const uint32_t *)t->tokens,
 			t->n_past + 1, pos, mask, &slot->candidates, err);
@@ -539,14 +594,21 @@ static enum lap_status draw_by_chain(struct slot *slot, const float *logits,
 }
 
 /* As the recorded step would: the same token. */
-static void draw_as_step(
-	struct slot *slot, const float *logits, struct ring_entry *entry, struct top_token *top)
+static enum lap_status draw_as_step(struct slot *slot, const float *logits,
+	struct ring_entry *entry, struct top_token *top, struct lap_error *err)
 {
 	const struct lap_session *s = slot->s;
 	const struct timeline *t = slot->t;
 	const uint32_t n_vocab = s->m->info.n_vocab;
 	struct sequence q = slot->sequence;
 	uint32_t *count = s->history + s->n_ctx;
+	const uint32_t *mask;
+	enum lap_status status = mask_of(slot, &mask, err);
+	if (status || slot->phase == PHASE_ENDED)
+		return status;
+	q.use_mask = mask != NULL;
+	if (mask)
+		memcpy(count + n_vocab, mask, MASK_WORDS(n_vocab) * sizeof(*mask));
 	q.draw_offset = slot->draw_offset;
 	if (q.n_forbid_left != UINT32_MAX)
 		q.n_forbid_left = slot->n_generated < q.n_forbid_left;
@@ -558,6 +620,7 @@ static void draw_as_step(
 		.token = drawn.token, .log_prob = drawn.log_prob, .error = drawn.error};
 	if (!row.error)
 		sampler_top(&row, q.n_top, top);
+	return LAP_OK;
 }
 
 enum lap_status slot_take_logits(
@@ -571,8 +634,10 @@ enum lap_status slot_take_logits(
 	if (slot->chain)
 		status = draw_by_chain(slot, logits, &entry, top, err);
 	else
-		draw_as_step(slot, logits, &entry, top);
-	return status ? status : take(slot, &entry, slot->o->n_top ? top : NULL, err);
+		status = draw_as_step(slot, logits, &entry, top, err);
+	if (status || slot->phase == PHASE_ENDED)
+		return status;
+	return take(slot, &entry, slot->o->n_top ? top : NULL, err);
 }
 
 /* ---- a full context -------------------------------------------------------------------------- */

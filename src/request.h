@@ -34,7 +34,8 @@ struct slot {
 	struct sequence sequence;     /* parameters, as they were at the start */
 	struct sampler_chain *chain;  /* NULL: the recorded step can draw all that is asked for */
 	struct candidates candidates; /* of the chain's last draw */
-	uint32_t *mask;               /* [MASK_WORDS]: bans, for the chain */
+	struct constraint *constraint; /* NULL: no grammar */
+	uint32_t *mask;                /* [MASK_WORDS]: bans, for the chain */
 	uint32_t draw_offset;
 	bool on_device;     /* and its history */
 	uint32_t n_ahead;   /* steps submitted whose tokens were not taken yet */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "grammar.h"
 #include "sampler.h"
 #include "session_memory.h"
 
@@ -217,6 +218,7 @@ void lap_session_destroy(struct lap_session *s)
 	free(s->timelines);
 	free(s->buffers);
 	free(s->kv.layers);
+	grammar_vocabulary_destroy(s->grammar_vocabulary);
 	free(s->host_logits);
 	free(s->history);
 	free(s);

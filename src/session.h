@@ -52,6 +52,8 @@ struct session_counts {
 	uint32_t waits; /* of the host for the device */
 };
 
+struct grammar_vocabulary;
+
 struct lap_session {
 	struct lap_model *m;
 	uint32_t n_ctx, n_batch, n_seq, steps_per_submit;
@@ -80,7 +82,8 @@ struct lap_session {
 	const struct top_token *tops;  /* [n_seq][RING_ENTRIES][n_top], mapped; NULL: none */
 	struct prepared prefill[MAX_LAYER_GROUPS], copy, shift;
 	struct prepared decode[N_STEP_KINDS][N_BUCKETS];
-	uint32_t n_groups; /* of prefill */
+	uint32_t n_groups;                             /* of prefill */
+	struct grammar_vocabulary *grammar_vocabulary; /* NULL until a grammar asks for it */
 	float *host_logits; /* [max_rows + 1][n_vocab], of STEP_LOGITS and for a draw; NULL until used */
 	uint32_t *history; /* [HISTORY_WORDS], to fill a sequence's part of tail.history from */
 	struct prepared *running; /* the decode step that is set */

@@ -309,3 +309,78 @@ Test(batch, log_probabilities)
 	lap_session_destroy(all);
 	lap_model_close(m);
 }
+
+/* ---- grammars ---- */
+
+Test(batch, grammars)
+{
+	static struct collected c;
+	static const struct {
+		const char *grammar, *schema, *starts;
+	} cases[] = {
+		{"root ::= (\"yes\" | \"no\") \".\" [0-9]{3}", NULL, NULL},
+		{NULL,
+			"{\"type\":\"object\",\"properties\":{\"age\":{\"type\":\"integer\"},"
+			"\"ok\":{\"type\":\"boolean\"}},\"required\":[\"age\",\"ok\"]}",
+			"{"},
+	};
+	for (size_t i = 0; i < 4; i++) {
+		struct lap_generate_options o = {.sampling = i < 2 ? greedy() : warm(),
+			.n_predict = 120,
+			.grammar = cases[i % 2].grammar,
+			.json_schema = cases[i % 2].schema};
+		if (i == 3) /* the chain takes masks, too */
+			o.sampling.typical_p = 0.95f;
+		struct lap_generation r = run_demo(NULL, &o, &c);
+		json_error_t error;
+		if (i % 2) {
+			json_t *json = json_loads(c.text, 0, &error);
+			if (r.finish == LAP_FINISH_STOP) {
+				cr_assert(json, "%s: %s", c.text, error.text);
+				cr_expect(json_is_integer(json_object_get(json, "age")));
+				cr_expect(json_is_boolean(json_object_get(json, "ok")));
+			}
+			cr_expect_eq(c.text[0], '{', "%s", c.text);
+			json_decref(json);
+		} else {
+			int digits = 0, n = 0;
+			cr_expect_eq(r.finish, LAP_FINISH_STOP, "%s", c.text);
+			cr_expect(sscanf(c.text, "yes.%3d%n", &digits, &n) == 1 ||
+					sscanf(c.text, "no.%3d%n", &digits, &n) == 1,
+				"%s", c.text);
+			cr_expect_eq(c.text[n], '\0', "%s", c.text);
+		}
+	}
+	struct lap_model *m = open_model(demo(), "cpu");
+	struct lap_session *s = open_session(m, NULL);
+	struct lap_error err = {0};
+	struct lap_generate_options bad = {.n_predict = 3, .grammar = "root ::= \"a\"\n| missing"};
+	const int32_t prompt[] = {319, 364};
+	cr_expect_eq(lap_generate(s, prompt, 2, &bad, NULL, NULL, NULL, &err), LAP_USAGE);
+	cr_expect(strstr(err.text, "missing"), "%s", err.text);
+	lap_session_destroy(s);
+	lap_model_close(m);
+}
+
+/* A grammar beside others that have none: these draw as alone. */
+Test(batch, a_grammar_among_others)
+{
+	struct lap_model *m = open_model(demo(), "cpu");
+	const struct lap_session_options so = {.n_seq = 2};
+	struct lap_session *s = open_session(m, &so);
+	static struct collected alone, c[2];
+	const int32_t prompt[] = {319, 364, 313};
+	struct lap_generate_options plain = {.sampling = warm(), .n_predict = 30},
+				    digits = {.sampling = warm(),
+					    .n_predict = 30,
+					    .grammar = "root ::= [0-9]{8}"};
+	struct lap_request r[] = {{prompt, 3, &digits, collect, &c[0], {0}, LAP_OK, {0}},
+		{prompt, 3, &plain, collect, &c[1], {0}, LAP_OK, {0}}};
+	cr_assert_eq(lap_generate(s, prompt, 3, &plain, collect, &alone, NULL, NULL), LAP_OK);
+	cr_assert_eq(lap_generate_batch(s, r, 2, NULL), LAP_OK);
+	cr_expect_eq(strspn(c[0].text, "0123456789"), 8);
+	cr_expect_eq(c[0].n_text, 8);
+	expect_same(&c[1], &alone, "beside a grammar", "");
+	lap_session_destroy(s);
+	lap_model_close(m);
+}

@@ -31,6 +31,7 @@ static const struct room {
 	{"src/request.", 60, "session"},
 	{"src/generate.", 60, "session"},
 	{"src/engine.", 60, "session"},
+	{"src/constraint.", 60, "session"},
 	{"src/breakers.", 60, "session"},
 	{"src/chat.", 60, "session"},
 	{"src/check.", 50, "check"},
