@@ -228,20 +228,77 @@ static void shift_all(struct backend *b)
 		}
 }
 
-Test(vk_shift, keys_turn_back_on_the_cpu)
+/* Whole blocks, of one kind of layers or the other; whatever their type. */
+static void copy_blocks(
+	struct backend *b, bool has_window, enum kv_type k_type, enum kv_type v_type)
+{
+	struct shift_case t = {.b = b, .dim = 64, .n_rot = 64};
+	struct lap_error err;
+	struct runnable *r;
+	t.kv = (struct kv_layer){.k_type = k_type, .v_type = v_type};
+	shift_create(&t);
+	struct plan plan = {.role = ROLE_PREFILL,
+		.max_rows = N_ROWS,
+		.layer = -1,
+		.step = t.step,
+		.sizes = t.sizes};
+	const struct copy_row rows[] = {
+		{.from = 0, .to = 5, .from_window = 1, .to_window = 6},
+		{.from = 0, .to = 9, .from_window = 3, .to_window = 2},
+	};
+	uint8_t *caches[] = {t.k, t.v};
+	const enum kv_type types[] = {k_type, v_type};
+	size_t n_bytes[2];
+	uint8_t *expected[2];
+	for (int c = 0; c < 2; c++) {
+		size_t n = n_bytes[c] = (size_t)kv_bytes(types[c], KV_BLOCK * HEADS * t.dim);
+		expected[c] = malloc(N_BLOCKS * n);
+		cr_assert(expected[c]);
+		memcpy(expected[c], caches[c], N_BLOCKS * n);
+		for (size_t i = 0; i < ARRAY_COUNT(rows); i++)
+			memcpy(expected[c] + (has_window ? rows[i].to_window : rows[i].to) * n,
+				caches[c] + (has_window ? rows[i].from_window : rows[i].from) * n,
+				n);
+	}
+	plan_kv_copy(&plan, &t.kv, &t.shape, has_window);
+	cr_assert_eq(b->ops->prepare(b, &plan, false, &r, &err), LAP_OK, "%s", err.text);
+	*t.header = (struct step_header){.n_rows = ARRAY_COUNT(rows)};
+	memcpy(t.rows, rows, sizeof rows);
+	run_plan(b, r);
+	for (int c = 0; c < 2; c++) {
+		cr_expect(
+			memcmp(caches[c], expected[c], N_BLOCKS * n_bytes[c]) == 0, "cache %d", c);
+		free(expected[c]);
+	}
+	b->ops->release(b, r);
+	plan_free(&plan);
+	shift_destroy(&t);
+}
+
+static void copy_all(struct backend *b)
+{
+	for (int has_window = 0; has_window < 2; has_window++) {
+		copy_blocks(b, has_window, KV_F16, KV_F32);
+		copy_blocks(b, has_window, KV_Q8_0, KV_Q4_0);
+	}
+}
+
+Test(vk_shift, keys_turn_back_and_blocks_are_copied_on_the_cpu)
 {
 	struct backend *b;
 	struct lap_error err;
 	cr_assert_eq(cpu_open(&b, &err), LAP_OK, "%s", err.text);
 	shift_all(b);
+	copy_all(b);
 	b->ops->close(b);
 }
 
-Test(vk_shift, keys_turn_back)
+Test(vk_shift, keys_turn_back_and_blocks_are_copied)
 {
 	struct backend *b;
 	struct lap_error err;
 	cr_assert_eq(vk_open(&(struct vk_options){0}, &b, &err), LAP_OK, "%s", err.text);
 	shift_all(b);
+	copy_all(b);
 	b->ops->close(b);
 }
