@@ -79,7 +79,7 @@ Test(stops, any_cut)
 		const char *list[20];
 		size_t n = 0;
 		for (size_t i = 0; text[i]; i++) {
-			strncat(pieces[n], &text[i], 1);
+			pieces[n][strlen(pieces[n])] = text[i];
 			if (cuts >> i & 1)
 				n++;
 		}
