@@ -63,7 +63,7 @@ static const struct check_case cases[] = {
 	{KERNEL_matmul, 31, .n_out = 127, .n_in = 257, .flags = BIAS},
 	{KERNEL_matmul, 32, .n_out = 128, .n_in = 256},
 	{KERNEL_matmul, 33, .n_out = 129, .n_in = 256, .room = 40, .flags = RESIDUAL},
-	{KERNEL_matmul, 45, .n_out = 64, .n_in = 128},
+	{KERNEL_matmul, 45, .n_out = 64, .n_in = 128}, /* OB-01 of public reports, as the next */
 	{KERNEL_matmul, 45, .n_out = 128, .n_in = 64},
 	{KERNEL_matmul, 5, .n_out = 150, .n_in = 96, .chunk = 64, .flags = SMALL | BIAS | RESIDUAL},
 	{KERNEL_matmul, 65, .n_out = 512, .n_in = 256},

@@ -54,6 +54,12 @@ static void plan_append(struct plan *p, struct op op)
 	p->ops[p->n_ops++] = op;
 }
 
+struct view rows_view(struct rows x, uint64_t first, uint64_t n)
+{
+	const uint64_t row_bytes = (uint64_t)x.stride * sizeof(float);
+	return (struct view){x.view.buffer, x.view.offset + first * row_bytes, n * row_bytes};
+}
+
 /* The bytes of columns [first, first + n) of all rows. */
 static struct view columns(struct rows x, uint32_t first, uint32_t n, uint32_t max_rows)
 {

@@ -45,6 +45,10 @@ struct rows {
 	uint32_t n, stride;
 };
 
+/* The bytes of n rows from `first` on.  Products are 64 bits wide: a row's number times the vocabulary
+ * passes 2^31 in real runs. */
+struct view rows_view(struct rows x, uint64_t first, uint64_t n);
+
 /* A matrix of weights [n_rows][n_cols], as chunks of rows_per_chunk rows (the last may be shorter).
  * Experts are matrices one behind the other: n_rows counts the rows of them all, and a chunk holds
  * whole experts.  n_rows 0: there is no such tensor. */

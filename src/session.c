@@ -599,10 +599,7 @@ enum lap_status session_read_logits(
 {
 	struct backend *b = s->m->backend;
 	const struct rows *rows = &s->activations.logits;
-	const uint64_t row_bytes = (uint64_t)rows->stride * sizeof(float);
-	struct view view = rows->view;
-	view.offset += first * row_bytes;
-	view.n_bytes = n * row_bytes;
+	const struct view view = rows_view(*rows, first, n);
 	float *copy = malloc((size_t)view.n_bytes);
 	if (!copy)
 		return fail_memory(err, "logits", view.n_bytes);

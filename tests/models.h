@@ -32,6 +32,7 @@ struct collected {
 	int32_t ids[1024];
 	size_t n;
 	size_t n_bytes_last; /* of the text that came with the last token */
+	float log_prob;      /* of the last token */
 	char text[8192];     /* all of it */
 	size_t n_text;
 };
@@ -40,6 +41,7 @@ static bool collect(void *user, const struct lap_token *token)
 {
 	struct collected *c = user;
 	c->n_bytes_last = token->n_bytes;
+	c->log_prob = token->log_prob;
 	if (token->id >= 0 && c->n < ARRAY_COUNT(c->ids))
 		c->ids[c->n++] = token->id;
 	if (c->n_text + token->n_bytes < sizeof(c->text)) {
