@@ -447,6 +447,7 @@ static enum lap_status prepare_prefill(struct lap_session *s, struct lap_error *
 	enum lap_status status = session_plan(s, ROLE_PREFILL, STEP_LOGITS, 0, &plan, err);
 	if (status)
 		return status;
+	uint32_t n_recordings = 0; /* all groups together are one */
 	for (uint32_t g = 0, first = 0; g < s->n_groups && !status; g++) {
 		struct plan group = plan;
 		uint32_t end = first;
@@ -456,10 +457,10 @@ static enum lap_status prepare_prefill(struct lap_session *s, struct lap_error *
 		group.n_ops = end - first;
 		group.sizes = s->prefill[g].sizes;
 		if (!s->prefill[g].runnable)
-			status = prepare_plan(
-				s, &s->prefill[g], &group, &s->counts.prefill_recordings, err);
+			status = prepare_plan(s, &s->prefill[g], &group, &n_recordings, err);
 		first = end;
 	}
+	s->counts.prefill_recordings += !status;
 	plan_free(&plan);
 	return status;
 }

@@ -15,7 +15,7 @@
 #define MAX_SEQUENCES       32
 #define N_BUCKETS           6                       /* decode steps of 1, 2, 4, ... 32 rows */
 #define MAX_STEP_ROWS       (1u << (N_BUCKETS - 1)) /* of a decode step */
-#define GROUP_LAYERS        16                      /* of a prefill submit */
+#define GROUP_LAYERS        4                       /* of a prefill submit */
 #define MAX_LAYER_GROUPS    16 /* prefill submits of a chunk; more layers are larger groups */
 #define MAX_COPIES          64 /* blocks copied in one step */
 

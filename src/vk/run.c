@@ -36,7 +36,9 @@ static enum lap_status fail_lost(struct vk *v, struct lap_error *err)
 	memcpy(running, v->last_running, sizeof running);
 	pthread_mutex_unlock(&v->queue_lock);
 	return fail(err, LAP_DEVICE_LOST,
-		"the device %s was lost while it ran %s; close the model and open it again",
+		"the device %s was lost while it ran %s; close the model and open it again.  If it "
+		"was killed for taking too long, shorter submits help (--max-submit-ms, half of "
+		"what it was)",
 		v->info.name, running[0] ? running : "nothing");
 }
 
