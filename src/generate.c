@@ -127,9 +127,12 @@ static enum lap_status join(struct batch *b, struct lap_error *err)
 		if (!slot)
 			return LAP_OK;
 		b->next++;
-		enum lap_status status = slot_open(slot, request, err);
-		if (status)
-			return status;
+		struct lap_error own = {0};
+		enum lap_status status = slot_open(slot, request, &own);
+		if (status == LAP_USAGE) /* of this request alone */
+			slot_fail(slot, status, &own);
+		else if (status)
+			return fail(err, status, "%s", own.text);
 	}
 	return LAP_OK;
 }
@@ -159,10 +162,12 @@ static void share_prefix(struct batch *b, struct slot *slot)
 		slot->request->result.n_reused = t->n_past;
 }
 
-/* Chunks of the prompts that wait, first come first served, n_batch tokens in all. */
+/* Chunks of the prompts that wait, first come first served: n_batch tokens in all, and one chunk where
+ * others are kept waiting for their next step. */
 static enum lap_status prefill_round(struct batch *b, struct lap_error *err)
 {
 	struct lap_session *s = b->s;
+	const bool others_wait = n_in(b, PHASE_DECODE) != 0;
 	uint32_t budget = s->n_batch;
 	enum lap_status status = LAP_OK;
 	while (!status && budget > 0 && !s->cancelled) {
@@ -180,7 +185,7 @@ static enum lap_status prefill_round(struct batch *b, struct lap_error *err)
 		if (t->n_past < slot->n_prefill)
 			status = session_prefill_chunk(s, t, slot->tokens + t->n_past,
 				slot->n_prefill - t->n_past, budget, NULL, &n_done, &own);
-		budget -= n_done;
+		budget = n_done && others_wait ? 0 : budget - n_done;
 		if (status == LAP_USAGE) { /* no room: the others go on */
 			slot_fail(slot, status, &own);
 			status = LAP_OK;

@@ -32,6 +32,15 @@ Test(batch, one_bad_request_of_three)
 	struct lap_session *s = open_session(m, &so);
 	struct lap_generate_options o = {.sampling = greedy(), .n_predict = 4},
 				    bad = {.sampling = greedy(), .n_predict = -7};
+	struct lap_logit_bias biases[32];
+	const int32_t banned = 40;
+	for (int32_t i = 0; i < 32; i++)
+		biases[i] = (struct lap_logit_bias){i, 1};
+	struct lap_generate_options crowded = o;
+	crowded.sampling.logit_bias = biases;
+	crowded.sampling.n_logit_bias = 32;
+	crowded.banned = &banned;
+	crowded.n_banned = 1;
 	struct collected c[3] = {{.n = 0}};
 	const int32_t prompt[] = {319, 364, 313};
 	struct lap_request r[3] = {{prompt, 3, &o, collect, &c[0], {0}, LAP_OK, {0}},
@@ -45,6 +54,14 @@ Test(batch, one_bad_request_of_three)
 	cr_expect_eq(c[0].n, 4);
 	cr_expect_eq(c[1].n, 0);
 	expect_same(&c[0], &c[2], "the same twice", "");
+	/* one that is refused when its turn comes */
+	r[1].options = &crowded;
+	c[0].n = c[2].n = 0;
+	cr_assert_eq(lap_generate_batch(s, r, 3, NULL), LAP_OK);
+	cr_expect_eq(r[1].status, LAP_USAGE);
+	cr_expect(strstr(r[1].error.text, "one logit bias too many"), "%s", r[1].error.text);
+	cr_expect_eq(c[0].n, 4);
+	cr_expect_eq(c[2].n, 4);
 	lap_session_destroy(s);
 	lap_model_close(m);
 }

@@ -286,7 +286,7 @@ Test(sampler, biases_come_after_penalties)
 		best_of(&s, logits), 1); /* 2; (3 + 0.5) / 2 is 1.75, a tie that token 0 wins */
 	add_bias(&s, 2, 4);
 	cr_expect_eq(best_of(&s, logits), 2);
-	add_bias(&s, 2, -INFINITY); /* replaces the first one */
+	add_bias(&s, 2, -INFINITY); /* biases of a token add up */
 	cr_expect_eq(s.n_bias, 2);
 	cr_expect_eq(best_of(&s, logits), 1);
 	add_bias(&s, 1, -INFINITY);
@@ -295,8 +295,12 @@ Test(sampler, biases_come_after_penalties)
 	add_bias(&s, 3, -INFINITY);
 	cr_expect_eq(best_of(&s, logits), -1);
 	const float forbidden[] = {-INFINITY, -INFINITY, -INFINITY, -20};
+	s.n_bias = 0;
 	add_bias(&s, 0, 100);
-	add_bias(&s, 3, 0);
+	add_bias(&s, 3, -1.5f);
+	add_bias(&s, 3, 0.5f);
+	cr_expect_eq(s.n_bias, 2);
+	cr_expect_eq(s.bias_value[1], -1.0f);
 	cr_expect_eq(best_of(&s, forbidden), 3);
 	const float huge[] = {3e38f, 0, 0, 0};
 	add_bias(&s, 0, 3e38f);
