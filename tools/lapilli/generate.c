@@ -4,6 +4,7 @@
 
 #include "commands.h"
 #include "console.h"
+#include "sampling.h"
 #include "source.h"
 
 static const char demo_prompt[] = "It is a truth universally acknowledged, that";
@@ -309,21 +310,11 @@ static int print_json(const struct lap_model_info *m, const struct stream *s, co
 
 /* ---- command --------------------------------------------------------------------------------- */
 
-static struct lap_generate_options generate_options(const struct options *o)
+static struct lap_generate_options generate_options(
+	const struct options *o, const struct sampling *sampling)
 {
 	return (struct lap_generate_options){
-		.sampling =
-			{
-				.temperature = (float)o->temperature,
-				.top_k = (int32_t)o->top_k,
-				.top_p = (float)o->top_p,
-				.min_p = (float)o->min_p,
-				.repeat_penalty = (float)o->repeat_penalty,
-				.presence_penalty = (float)o->presence_penalty,
-				.frequency_penalty = (float)o->frequency_penalty,
-				.repeat_last_n = (int32_t)o->repeat_last_n,
-				.seed = o->seed < 0 ? LAP_SEED_RANDOM : (uint64_t)o->seed,
-			},
+		.sampling = sampling->p,
 		.n_predict = o->n_predict,
 		.ignore_eos = o->ignore_eos,
 		.special = o->special,
@@ -343,9 +334,12 @@ static enum lap_status generate(
 	struct lap_generation g = {0};
 	struct lap_session *session = NULL;
 	const struct lap_session_options session_options = source_session(o);
-	const struct lap_generate_options options = generate_options(o);
+	struct sampling sampling;
 
-	enum lap_status status = encode_prompt(o, model, p, err);
+	enum lap_status status = sampling_from_options(o, &sampling, err);
+	const struct lap_generate_options options = generate_options(o, &sampling);
+	if (!status)
+		status = encode_prompt(o, model, p, err);
 	if (!status)
 		status = lap_session_create(model, &session_options, &session, err);
 	if (!status) {
@@ -371,6 +365,7 @@ static enum lap_status generate(
 	else if (!status && out_flush()) /* whoever stopped reading wants no statistics either */
 		print_statistics(o, lap_model_info(model), &g);
 	lap_session_destroy(session);
+	sampling_release(&sampling);
 	free(s.ids);
 	text_free(&s.text);
 	return status;

@@ -92,7 +92,7 @@ static int hex_digit(char c)
 }
 
 /* A backslash pair that names no character stays as it is, and so does a backslash at the end. */
-static bool append_unescaped(struct text *text, const char *s)
+bool source_unescape(struct text *text, const char *s)
 {
 	static const char letters[] = "nrt\\'\"", characters[] = "\n\r\t\\'\"";
 	bool ok = true;
@@ -122,7 +122,7 @@ static enum lap_status read_either(const struct options *o, const char *given, c
 	if (file)
 		return file_read(file, text, err);
 	if (given &&
-		!(o->escape ? append_unescaped(text, given)
+		!(o->escape ? source_unescape(text, given)
 			    : text_append(text, given, strlen(given))))
 		return fail_memory(err, "a text of the command line", strlen(given));
 	return LAP_OK;

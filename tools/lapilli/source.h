@@ -35,6 +35,9 @@ enum lap_status source_template(const struct options *o, const struct lap_model 
 /* What the library takes for these bytes, an empty text for none. Valid as long as they are. */
 struct lap_text source_bytes(const struct text *text);
 
+/* Appends s with its escapes read, as -e does.  False: out of memory. */
+bool source_unescape(struct text *text, const char *s);
+
 /* Session options from the command line. */
 struct lap_session_options source_session(const struct options *o);
 
