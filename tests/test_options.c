@@ -259,7 +259,7 @@ Test(options, ranges_are_the_library_s)
 		sampling_release(&s);
 		n++;
 	}
-	cr_expect_eq(n, 32);
+	cr_expect_eq(n, 34);
 }
 
 Test(options, samplers)
@@ -445,9 +445,9 @@ Test(options, mistakes)
 		{"--xyz=3", "--xyz=3", "unknown option"},
 		{"-n", "-n", "needs a value: -n N"},
 		{"-m x --temp", "--temp", "needs a value: --temp X"},
-		{"-n -2", "-n: found \"-2\"", "a whole number from -1 to 2147483647"},
-		{"-n -3", "-n: found \"-3\"", "a whole number from -1 to 2147483647"},
-		{"--n_predict=1.5", "--n_predict: found \"1.5\"", "a whole number from -1"},
+		{"-n -3", "-n: found \"-3\"", "a whole number from -2 to 2147483647"},
+		{"-n -4", "-n: found \"-4\"", "a whole number from -2 to 2147483647"},
+		{"--n_predict=1.5", "--n_predict: found \"1.5\"", "a whole number from -2"},
 		{"-n 2147483648", "found \"2147483648\"", "to 2147483647"},
 		{"-n 99999999999999999999", "found \"99999999999999999999\"", "to 2147483647"},
 		{"-n _", "-n: found \"\"", "a whole number"},

@@ -60,15 +60,10 @@ static enum lap_status take_breakers(
 		s->p.n_dry_breakers = 0;
 	if (!o->escape)
 		return LAP_OK;
-	s->breakers = array_alloc(list->n, sizeof *s->breakers);
-	bool fits = s->breakers != NULL;
-	for (size_t i = 0; i < list->n && fits; i++) {
-		struct text text = {0};
-		fits = text_append(&text, "", 0) && source_unescape(&text, list->texts[i]);
-		s->breakers[s->n_breakers++] = text.data;
-	}
+	enum lap_status status = source_unescape_list(list, &s->breakers, err);
+	s->n_breakers = list->n;
 	s->p.dry_breakers = (const char *const *)s->breakers;
-	return fits ? LAP_OK : fail_memory(err, "the sequence breakers", list->n);
+	return status;
 }
 
 enum lap_status sampling_from_options(
@@ -105,9 +100,7 @@ enum lap_status sampling_from_options(
 
 void sampling_release(struct sampling *s)
 {
-	for (size_t i = 0; i < s->n_breakers; i++)
-		free(s->breakers[i]);
-	free(s->breakers);
+	source_free_list(s->breakers, s->n_breakers);
 	free(s->bias);
 	*s = (struct sampling){0};
 }
