@@ -184,6 +184,8 @@ Test(command_batch, mistakes_name_line_and_key)
 		{"{\"prompt\":\"a\",\"logit_bias\":{\"x\":1}}", "--logit-bias: found \"x+1\""},
 		{"{\"prompt\":\"a\",\"context_overflow\":\"roll\"}", "expected stop|shift|crop"},
 		{"{\"prompt\":\"a\",\"logprobs\":1}", "needs --json"},
+		{"{\"prompt\":\"a\",\"grammar\":\"root ::= [a]\",\"json_schema\":{}}",
+			"found \"grammar\" and \"json_schema\""},
 		{"{\"prompt\":\"a\",\"top_k\":1,\"top_k\":2}", "duplicate"},
 		{"{\"prompt\":\"a\",\"\":1}", "a key without a name"},
 		{"{\"top_k\":1}", "no \"prompt\""},
@@ -467,4 +469,55 @@ Test(command_batch, samplers)
 	expect_failure(run(CPU, "-n", "2", "-p", prompt, "--no-display-prompt", "--samplers",
 			       "top_k;heat"),
 		2, "heat");
+}
+
+/* ---- form ------------------------------------------------------------------------------------ */
+
+/* The text fits the grammar or schema, wherever that is written, and ends with it. */
+Test(command_batch, grammars_and_schemas)
+{
+	static const char grammar[] = "root ::= \" \" (\"yes\" | \"no\") \".\"";
+	static const char schema[] = "{\"type\":\"array\",\"items\":{\"enum\":[1,22]},"
+				     "\"minItems\":2,\"maxItems\":2}";
+	const char *grammar_file = write_scratch("grammar", grammar, strlen(grammar));
+	const char *schema_file = write_scratch("schema", schema, strlen(schema));
+	const char *const ways[][2] = {{"--grammar", grammar}, {"--grammar-file", grammar_file},
+		{"-j", schema}, {"--json-schema-file", schema_file}};
+	char *texts[ARRAY_COUNT(ways)];
+	for (size_t i = 0; i < ARRAY_COUNT(ways); i++) {
+		json_t *json = json_of(run(CPU, "--json", "-s", "3", "-n", "60", "-p", prompt,
+			ways[i][0], ways[i][1]));
+		texts[i] = strdup(string_at(json, "text"));
+		cr_expect_str_eq(string_at(json, "finish_reason"), "stop");
+		json_decref(json);
+	}
+	cr_expect(!strcmp(texts[0], " yes.") || !strcmp(texts[0], " no."), "%s", texts[0]);
+	cr_expect_str_eq(texts[1], texts[0]);
+	json_t *array = json_loads(texts[2], 0, NULL);
+	cr_assert_eq(json_array_size(array), 2, "%s", texts[2]);
+	for (size_t i = 0; i < 2; i++) {
+		json_int_t n = json_integer_value(json_array_get(array, i));
+		cr_expect(n == 1 || n == 22, "%s", texts[2]);
+	}
+	cr_expect_str_eq(texts[3], texts[2]);
+
+	/* in a file of prompts each line has its own, or that of the command line */
+	struct text lines = {0};
+	text_printf(&lines, "{\"prompt\":\"It was\",\"json_schema\":%s}\n{\"prompt\":\"It was\"}\n",
+		schema);
+	json_t *list = json_of(run(CPU, "--json", "-s", "3", "-n", "60", "--prompts-file",
+		file_of(lines.data), "--grammar", grammar));
+	cr_expect_str_eq(string_at(at(list, 0), "text"), texts[2]);
+	cr_expect_str_eq(string_at(at(list, 1), "text"), texts[0]);
+	json_decref(list);
+	json_decref(array);
+	text_free(&lines);
+	for (size_t i = 0; i < ARRAY_COUNT(ways); i++)
+		free(texts[i]);
+	expect_failure(run("--grammar", grammar, "-j", schema), 2,
+		"found --grammar and --json-schema, expected one of them");
+	expect_failure(
+		run(CPU, "--json", "--grammar", "root ::= \"a\"\n  x\n"), 2, "line 2, column 3");
+	expect_failure(run(CPU, "--json", "-j", "{\"type\":3}"), 2, "type");
+	expect_failure(run(CPU, "--grammar-file", scratch("none")), 8, "none");
 }

@@ -146,7 +146,8 @@ static unsigned distance(const char *a, const char *b)
 /* What a request of its own may ask for. */
 static bool may_set(const struct option *option)
 {
-	return option->group == GROUP_length || option->group == GROUP_sampling;
+	return option->group == GROUP_length || option->group == GROUP_sampling ||
+		option->group == GROUP_form;
 }
 
 /* The name nearest to what was typed, of the rows that `command` takes; with `of_request` of those
@@ -513,6 +514,9 @@ enum lap_status options_set(struct options *o, const char *name, enum value_form
 		free(((struct id_list *)field)->ids);
 		*(struct id_list *)field = (struct id_list){0};
 	}
+	for (size_t i = 0; option->group == GROUP_form && i < ARRAY_COUNT(table); i++)
+		if (table[i].group == GROUP_form) /* one takes the place of the others */
+			*(const char **)((char *)o + table[i].offset) = NULL;
 	enum lap_status status = LAP_OK;
 	for (size_t i = 0; i < n && !status; i++)
 		status = set_value(option, name, values[i], o, err);

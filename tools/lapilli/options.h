@@ -70,7 +70,8 @@ enum value_form {
 	VALUE_NONE,    /* an empty list */
 };
 
-/* Sets an option that one request of several may have for itself (of the groups `length` and `sampling`)
+/* Sets an option that one request of several may have for itself (of the groups `length`, `sampling` and `form`; of the last each
+ * takes the place of the others)
  * by a name of it without dashes, of more than one letter: "top_k", "stop".  values[n]: as texts, n > 1
  * for VALUE_STRINGS only, 0 for VALUE_NONE; numbers of VALUE_NUMBERS stand in one text with commas between them.  They must
  * live as long as *o.  LAP_USAGE names the key, and says what was expected. */

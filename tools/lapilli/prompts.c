@@ -117,6 +117,17 @@ static enum lap_status set_list(
 	return status;
 }
 
+/* A schema may be written as it is, instead of in a string. */
+static enum lap_status set_schema(
+	struct task *task, const char *key, const json_t *object, struct lap_error *err)
+{
+	char *dumped = json_dumps(object, JSON_COMPACT | JSON_ENCODE_ANY);
+	const char *text = dumped ? keep(task, json_string(dumped)) : NULL;
+	free(dumped);
+	return text ? options_set(&task->o, key, VALUE_STRING, &text, 1, err)
+		    : fail_memory(err, "a schema", 1);
+}
+
 static enum lap_status set_key(
 	struct task *task, const char *key, json_t *value, struct lap_error *err)
 {
@@ -129,6 +140,8 @@ static enum lap_status set_key(
 		return set_list(task, key, value, err);
 	if (json_is_object(value) && strcmp(key, "logit_bias") == 0)
 		return set_biases(task, key, value, err);
+	if (json_is_object(value) && strcmp(key, "json_schema") == 0)
+		return set_schema(task, key, value, err);
 	if (json_is_string(value)) {
 		form = VALUE_STRING;
 		text = json_string_value(value);
@@ -161,6 +174,10 @@ static enum lap_status take_object(
 		return fail(err, LAP_USAGE, "found a key without a name");
 	if (!json_object_get(task->object, "prompt"))
 		return fail(err, LAP_USAGE, "the object has no \"prompt\"");
+	if (json_object_get(task->object, "grammar") &&
+		json_object_get(task->object, "json_schema"))
+		return fail(err, LAP_USAGE,
+			"found \"grammar\" and \"json_schema\", expected one of them");
 	json_t *pairs = json_copy(task->object); /* while texts are kept in the object itself */
 	enum lap_status status = LAP_OK;
 	if (!pairs || json_object_set_new(task->object, "", json_array()))

@@ -1,10 +1,40 @@
 /* Options into struct lap_generate_options. */
 #include "request_options.h"
 
-#include <stdlib.h>
+#include <string.h>
 
 #include "base.h"
 #include "source.h"
+
+/* The grammar or schema, of which there may be one. */
+static enum lap_status take_form(
+	const struct options *o, struct request_options *r, struct lap_error *err)
+{
+	static const char *const names[] = {
+		"--grammar", "--grammar-file", "--json-schema", "--json-schema-file"};
+	const char *const given[] = {
+		o->grammar, o->grammar_file, o->json_schema, o->json_schema_file};
+	size_t n = 0, form[2] = {0};
+	for (size_t i = 0; i < ARRAY_COUNT(given); i++)
+		if (given[i] && n < 2)
+			form[n++] = i;
+	if (n == 0)
+		return LAP_OK;
+	if (n > 1)
+		return fail(err, LAP_USAGE, "found %s and %s, expected one of them", names[form[0]],
+			names[form[1]]);
+	const char *text = given[form[0]];
+	if (form[0] % 2) {
+		enum lap_status status = file_read(text, &r->form, err);
+		if (status)
+			return status;
+		if (memchr(r->form.data ? r->form.data : "", '\0', r->form.n))
+			return fail(err, LAP_USAGE, "%s has a NUL, expected text", text);
+		text = r->form.data ? r->form.data : "";
+	}
+	*(form[0] < 2 ? &r->o.grammar : &r->o.json_schema) = text;
+	return LAP_OK;
+}
 
 enum lap_status request_options_set(
 	const struct options *o, struct request_options *r, struct lap_error *err)
@@ -36,12 +66,13 @@ enum lap_status request_options_set(
 		.overflow = (enum lap_overflow)o->context_overflow,
 		.n_keep = (uint32_t)o->n_keep,
 	};
-	return status;
+	return status ? status : take_form(o, r, err);
 }
 
 void request_options_release(struct request_options *r)
 {
 	source_free_list(r->stops, r->o.n_stops);
+	text_free(&r->form);
 	sampling_release(&r->sampling);
 	*r = (struct request_options){.stops = NULL};
 }
