@@ -192,6 +192,12 @@ LAP_API enum lap_status lap_tokenize(const struct lap_model *model, const char *
 LAP_API enum lap_status lap_detokenize(const struct lap_model *model, const int32_t *tokens,
 	size_t n, bool special, char **text, size_t *n_bytes, struct lap_error *err);
 
+/* What a token stands for inside a text (control tokens: what they are called), *n_bytes long and not
+ * NUL-terminated, valid until lap_model_close.  It may be a part of a character.  NULL when the id is no
+ * token, or the model has no tokenizer. */
+LAP_API const char *lap_token_text(
+	const struct lap_model *model, int32_t token, size_t *n_bytes);
+
 /* True when the token ends a generation (EOS, end of turn, ...). */
 LAP_API bool lap_token_is_end(const struct lap_model *model, int32_t token);
 
@@ -240,6 +246,7 @@ struct lap_session_options {
 	uint32_t
 		n_ctx; /* tokens the KV cache can hold, of all sequences together; 0: the model's, at
 	                     most 4096 */
+	uint32_t n_ctx_seq; /* of them, tokens that one sequence can have; 0: all */
 	uint32_t n_batch; /* most prompt tokens computed at once, fewer where the device cannot bind
 	                     as many; 0: 512 */
 	enum lap_kv_type type_k, type_v;
@@ -281,6 +288,7 @@ LAP_API enum lap_status lap_session_create(struct lap_model *model,
 	struct lap_error *err);
 LAP_API void lap_session_destroy(struct lap_session *session); /* NULL is allowed */
 
+/* Tokens that one sequence can have. */
 LAP_API uint32_t lap_session_n_ctx(const struct lap_session *session);
 
 /* Forgets all tokens. */

@@ -584,6 +584,14 @@ enum lap_status lap_detokenize(const struct lap_model *model, const int32_t *tok
 	return LAP_OK;
 }
 
+const char *lap_token_text(const struct lap_model *model, int32_t token, size_t *n_bytes)
+{
+	*n_bytes = 0;
+	if (!model->tokenizer || token < 0 || (uint32_t)token >= model->info.n_vocab)
+		return NULL;
+	return tokenizer_piece(model->tokenizer, token, true, n_bytes);
+}
+
 bool lap_token_is_end(const struct lap_model *model, int32_t token)
 {
 	return model->tokenizer && tokenizer_is_end(model->tokenizer, token);

@@ -326,7 +326,7 @@ void slot_fail_full(struct slot *slot)
 		"the KV cache of %u tokens is full after %llu tokens of this sequence: a larger "
 		"-c, "
 		"or fewer sequences at a time, would have room",
-		(unsigned)slot->s->n_ctx, (unsigned long long)slot->t->n_past);
+		(unsigned)slot->s->n_pool, (unsigned long long)slot->t->n_past);
 	slot_fail(slot, LAP_USAGE, &why);
 }
 

@@ -169,11 +169,12 @@ enum lap_status lap_session_create(struct lap_model *m, const struct lap_session
 	}
 	s->steps_per_submit = o->steps_per_submit;
 	s->max_submit_seconds = o->max_submit_seconds;
-	if (o->n_ctx > s->n_ctx)
+	const uint32_t n_wanted = o->n_ctx_seq ? o->n_ctx_seq : o->n_ctx;
+	if (n_wanted > s->n_ctx && o->n_ctx > s->n_pool)
 		log_line(&m->log, LAP_LOG_WARNING,
 			"the model has %u positions: the context is that long, instead of %u "
 			"tokens",
-			(unsigned)s->n_ctx, (unsigned)o->n_ctx);
+			(unsigned)s->n_ctx, (unsigned)n_wanted);
 	if (s->n_ctx > m->model->h.n_ctx_train)
 		log_line(&m->log, LAP_LOG_WARNING,
 			"a context of %u tokens is longer than the %u that the model was trained "
@@ -630,7 +631,7 @@ static enum lap_status fail_full(const struct lap_session *s, uint32_t n, struct
 	return fail(err, LAP_USAGE,
 		"the KV cache of %u tokens is full: no room for %u more of this sequence; a larger "
 		"-c, or fewer sequences at a time, would have it",
-		(unsigned)s->n_ctx, (unsigned)n);
+		(unsigned)s->n_pool, (unsigned)n);
 }
 
 enum lap_status session_prefill_chunk(struct lap_session *s, struct timeline *t,

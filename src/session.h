@@ -56,7 +56,9 @@ struct grammar_vocabulary;
 
 struct lap_session {
 	struct lap_model *m;
-	uint32_t n_ctx, n_batch, n_seq, steps_per_submit;
+	uint32_t n_ctx;  /* tokens of one sequence */
+	uint32_t n_pool; /* of all together: what the KV cache has room for */
+	uint32_t n_batch, n_seq, steps_per_submit;
 	uint32_t max_rows;         /* of a decode step: a power of two */
 	uint32_t n_top;            /* best tokens that a step can list */
 	double max_submit_seconds; /* 0: our defaults */

@@ -29,14 +29,14 @@ static uint32_t n_blocks_of(uint64_t n_positions)
 	return (uint32_t)((n_positions + KV_BLOCK - 1) / KV_BLOCK);
 }
 
-/* n_ctx positions are shared by all sequences, and each may have a block that is not full.  Of layers with
+/* n_pool positions are shared by all sequences, and each may have a block that is not full.  Of layers with
  * a window a sequence needs what a chunk writes and what its first row looks back to. */
 static void shape_tables(struct lap_session *s)
 {
 	const struct hparams *h = &s->m->model->h;
 	const uint32_t n_blocks = n_blocks_of(s->n_ctx), window = model_window(s->m->model);
 	const uint32_t ahead = s->n_batch > MIN_AHEAD ? s->n_batch : MIN_AHEAD;
-	s->n_full_blocks = n_blocks + s->n_seq - 1;
+	s->n_full_blocks = n_blocks_of(s->n_pool) + s->n_seq - 1;
 	if (window && window < s->n_ctx) {
 		uint64_t n = (uint64_t)s->n_seq * (n_blocks_of((uint64_t)window + ahead) + 1);
 		s->n_window_blocks = n < s->n_full_blocks ? (uint32_t)n : s->n_full_blocks;
@@ -153,7 +153,12 @@ enum lap_status session_shape(struct lap_session *s, struct lap_model *m,
 	while (s->max_rows < s->n_seq || s->max_rows < o->n_draft + 1)
 		s->max_rows *= 2;
 	s->n_ctx = o->n_ctx ? o->n_ctx : n_ctx_train < DEFAULT_N_CTX ? n_ctx_train : DEFAULT_N_CTX;
+	s->n_pool = s->n_ctx;
+	if (o->n_ctx_seq && o->n_ctx_seq < s->n_ctx)
+		s->n_ctx = o->n_ctx_seq;
 	limit_context(s);
+	if (s->n_pool > (uint64_t)s->n_seq * s->n_ctx)
+		s->n_pool = s->n_seq * s->n_ctx;
 	s->n_batch = o->n_batch ? o->n_batch : DEFAULT_N_BATCH;
 	s->logits_all = o->logits_all;
 	if (s->logits_all && s->n_batch > LOGITS_N_BATCH)
@@ -324,7 +329,7 @@ static enum lap_status measure(struct lap_model *m, const struct lap_session_opt
 	if (!status)
 		status = session_each_buffer(s, add_need, plan, err);
 	if (!status) {
-		plan->n_ctx = s->n_ctx;
+		plan->n_ctx = s->n_pool;
 		plan->n_batch = s->n_batch;
 		for (uint32_t il = 0; il < m->model->h.n_layer; il++)
 			for (uint32_t i = 0; i < 2 && !is_bounded(s, il); i++)

@@ -87,6 +87,35 @@ Test(batch, common_beginnings)
 	lap_model_close(m);
 }
 
+/* Each has the context that it has alone, and the pool what they have together. */
+Test(batch, a_context_for_each)
+{
+	struct lap_model *m = open_model(tiny(), "cpu");
+	const struct lap_session_options one = {.n_ctx = 48},
+					 each = {.n_ctx = 1000, .n_ctx_seq = 48, .n_seq = 3};
+	struct lap_session *s[2] = {open_session(m, &one), open_session(m, &each)};
+	struct lap_memory_plan plan;
+	cr_assert_eq(lap_session_memory(m, &each, &plan, NULL), LAP_OK);
+	cr_expect_eq(plan.n_ctx, 3 * 48, "no more than all can use");
+	cr_expect_eq(lap_session_n_ctx(s[1]), 48);
+	const struct lap_generate_options o = {.sampling = greedy(), .n_predict = LAP_UNTIL_FULL};
+	const int32_t prompt[] = {11, 12, 13, 14};
+	static struct collected alone, c[3];
+	cr_assert_eq(lap_generate(s[0], prompt, 4, &o, collect, &alone, NULL, NULL), LAP_OK);
+	cr_expect_eq(alone.n, 44);
+	struct lap_request r[3];
+	for (size_t i = 0; i < 3; i++)
+		r[i] = (struct lap_request){prompt, 4, &o, collect, &c[i], {0}, LAP_OK, {0}};
+	cr_assert_eq(lap_generate_batch(s[1], r, 3, NULL), LAP_OK);
+	for (size_t i = 0; i < 3; i++) {
+		cr_expect_eq(r[i].status, LAP_OK, "%s", r[i].error.text);
+		expect_same(&alone, &c[i], "a context for each", "");
+	}
+	lap_session_destroy(s[0]);
+	lap_session_destroy(s[1]);
+	lap_model_close(m);
+}
+
 /* ---- contexts that overflow ---- */
 
 Test(batch, shift)

@@ -44,7 +44,11 @@ Test(command, help)
 Test(command, mistakes)
 {
 	expect_failure(run("--tempp", "1"), 2, "--temp ");
-	expect_failure(run("-n", "-2"), 2, "whole number from -1 to 2147483647");
+	expect_failure(run("-n", "-3"), 2, "whole number from -2 to 2147483647");
+	expect_failure(run("-np", "2"), 2, "--prompts-file");
+	expect_failure(run("--logprobs", "1"), 2, "needs --json");
+	expect_failure(run("--keep", "4"), 2, "--context-overflow shift");
+	expect_failure(run("-p", "a", "--prompts-file", "b"), 2, "expected one of them");
 	expect_failure(run("generat"), 2, "generate");
 	expect_failure(run("tokenize", "--top-k", "1"), 2, "generate");
 	expect_failure(run("-p", "a", "-f", "b"), 2, "expected one of them");
@@ -227,13 +231,13 @@ static const char *long_prompt(size_t n)
 }
 
 /* -n and the context (github.com/ggml-org/llama.cpp, issue 12264): 0 runs the prompt alone, -1 goes on
- * to a full context, other negatives are mistakes; a prompt needs room for one token. */
+ * to a full context, -2 too and past what ends texts, other negatives are mistakes; a prompt needs room for one token. */
 Test(command, limits)
 {
 	static const struct {
 		const char *n_predict;
 		json_int_t n_generated;
-	} cases[] = {{"0", 0}, {"1", 1}, {"5", 5}, {"-1", 54}};
+	} cases[] = {{"0", 0}, {"1", 1}, {"5", 5}, {"-1", 54}, {"-2", 54}};
 	const char *ten = long_prompt(10);
 	for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
 		struct result r = run("--json", CPU, "-c", "64", "--ignore-eos", "-f", ten, "-n",

@@ -1,10 +1,12 @@
 /* The command line: every row of options.def in every spelling, and what is said about mistakes. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base.h"
 #include "options.h"
-#include "sampler.h"
+#include "sampler_chain.h"
+#include "sampling.h"
 #include "support.h"
 
 enum kind { FLAG, TEXT, INTEGER, NUMBER, CHOICE, IDS, TEXTS };
@@ -24,9 +26,10 @@ static const struct row {
 	const char *names, *value;
 	unsigned commands;
 	size_t offset;
+	double from;
 } rows[] = {
 #define OPTION(field, kind, names, value, initial, from, to, commands, group, help) \
-	{#field, kind, names, value, commands, offsetof(struct options, field)},
+	{#field, kind, names, value, commands, offsetof(struct options, field), from},
 #include "options.def"
 };
 
@@ -35,13 +38,13 @@ static const char *const samples[] = {
 	[FLAG] = NULL,
 	[TEXT] = "some text",
 	[INTEGER] = "7",
-	[NUMBER] = "0.5",
-	[CHOICE] = "f32",
+	[NUMBER] = NULL, /* 0.5, or where that is too small a little more than the smallest */
+	[CHOICE] = NULL, /* the second word */
 	[IDS] = "3,1,2",
 	[TEXTS] = "a.b=int:1",
 };
 
-enum { MAX_ARGUMENTS = 16 };
+enum { MAX_ARGUMENTS = 32 };
 
 /* Parses the words of `line`; a word "_" stands for an empty argument. */
 static enum lap_status parse_line(const char *line, struct options *o, struct lap_error *err)
@@ -57,6 +60,22 @@ static enum lap_status parse_line(const char *line, struct options *o, struct la
 		argv[argc++] = strcmp(w, "_") == 0 ? "" : w;
 	}
 	return options_parse(argc, argv, o, err);
+}
+
+static double sample_number(const struct row *row)
+{
+	return row->from > 0.5 ? row->from + 0.5 : 0.5;
+}
+
+static void write_sample(const struct row *row, char sample[32])
+{
+	if (row->kind == NUMBER)
+		snprintf(sample, 32, "%g", sample_number(row));
+	else if (row->kind == CHOICE) {
+		const char *second = strchr(row->value, '|') + 1;
+		snprintf(sample, 32, "%.*s", (int)strcspn(second, "|"), second);
+	} else
+		snprintf(sample, 32, "%s", samples[row->kind] ? samples[row->kind] : "");
 }
 
 static void expect_value(const struct row *row, const struct options *o, bool on, const char *how)
@@ -76,7 +95,7 @@ static void expect_value(const struct row *row, const struct options *o, bool on
 		right = *(const int64_t *)field == 7;
 		break;
 	case NUMBER:
-		right = *(const double *)field == 0.5;
+		right = *(const double *)field == sample_number(row);
 		break;
 	case CHOICE:
 		right = *(const int *)field == 1;
@@ -96,7 +115,7 @@ static void try_spelling(
 	const struct row *row, unsigned command, const char *name, bool on, bool joined)
 {
 	char argument[128], sample[32];
-	snprintf(sample, sizeof sample, "%s", samples[row->kind] ? samples[row->kind] : "");
+	write_sample(row, sample);
 	snprintf(
 		argument, sizeof argument, "%s%s%s", name, joined ? "=" : "", joined ? sample : "");
 	char program[] = "lapilli", word[32];
@@ -189,6 +208,21 @@ Test(options, defaults_are_the_library_s)
 	cr_expect_eq((int32_t)o.repeat_last_n, s.repeat_last_n);
 	cr_expect_eq(o.seed, -1);
 	cr_expect_eq(s.seed, LAP_SEED_RANDOM);
+	cr_expect_eq((float)o.typical_p, s.typical_p);
+	cr_expect_eq(o.top_n_sigma, -1); /* off, as the library's 0 */
+	cr_expect_eq(s.top_n_sigma, 0);
+	cr_expect_eq((float)o.xtc_probability, s.xtc_probability);
+	cr_expect_eq((float)o.xtc_threshold, s.xtc_threshold);
+	cr_expect_eq((float)o.dry_multiplier, s.dry_multiplier);
+	cr_expect_eq((float)o.dry_base, s.dry_base);
+	cr_expect_eq((uint32_t)o.dry_allowed_length, s.dry_allowed_length);
+	cr_expect_eq((int32_t)o.dry_penalty_last_n, s.dry_penalty_last_n);
+	cr_expect_eq(o.mirostat, 0);
+	cr_expect_eq((float)o.mirostat_tau, s.mirostat_tau);
+	cr_expect_eq((float)o.mirostat_eta, s.mirostat_eta);
+	cr_expect_eq((float)o.dynatemp_range, s.dynatemp_range);
+	cr_expect_eq((float)o.dynatemp_exponent, s.dynatemp_exponent);
+	cr_expect_null(o.samplers);
 	cr_expect_eq(o.type_k, LAP_KV_F16);
 	cr_expect_eq(o.n_predict, -1);
 	cr_expect_eq(o.command, COMMAND_generate);
@@ -209,25 +243,92 @@ Test(options, ranges_are_the_library_s)
 	size_t n = 0;
 	for (size_t i = 0; i < 2 * ARRAY_COUNT(ends); i++) {
 		struct options o;
-		struct sequence sequence;
 		struct lap_error err = {0};
 		if (!ends[i / 2].offset)
 			continue;
 		cr_assert_eq(parse_line("", &o, NULL), LAP_OK);
 		double *field = (double *)(void *)((char *)&o + ends[i / 2].offset);
 		*field = i % 2 ? ends[i / 2].to : ends[i / 2].from;
-		const struct lap_sampling s = {
-			.temperature = (float)o.temperature,
-			.top_p = (float)o.top_p,
-			.min_p = (float)o.min_p,
-			.repeat_penalty = (float)o.repeat_penalty,
-			.presence_penalty = (float)o.presence_penalty,
-			.frequency_penalty = (float)o.frequency_penalty,
-		};
-		cr_expect_eq(sampler_set(&sequence, &s, 100, 64, &err), LAP_OK, "%s", err.text);
+		struct sampling s;
+		struct sampler_chain *chain;
+		cr_assert_eq(sampling_from_options(&o, &s, &err), LAP_OK, "%s", err.text);
+		s.p.seed = 0;
+		cr_expect_eq(
+			sampler_chain_create(&s.p, 100, 64, &chain, &err), LAP_OK, "%s", err.text);
+		sampler_chain_destroy(chain);
+		sampling_release(&s);
 		n++;
 	}
-	cr_expect_eq(n, 12);
+	cr_expect_eq(n, 34);
+}
+
+Test(options, samplers)
+{
+	struct options o;
+	struct sampling s;
+	struct lap_error err = {0};
+	cr_assert_eq(
+		parse_line("--samplers llama.cpp --mirostat 2 --mirostat-ent 3 --mirostat-lr 0.2 "
+			   "--typical 0.9 --top-nsigma 2 --xtc-probability 0.5 --dynatemp-range "
+			   "0.25 --dry-multiplier 0.8 -l 7+1.5 --logit-bias 0-2e1 -l 9-inf",
+			&o, NULL),
+		LAP_OK);
+	cr_assert_eq(sampling_from_options(&o, &s, &err), LAP_OK, "%s", err.text);
+	cr_expect_str_eq(s.p.samplers, "llama.cpp");
+	cr_expect_eq(s.p.mirostat, 2);
+	cr_expect_eq(s.p.mirostat_tau, 3);
+	cr_expect_eq(s.p.mirostat_eta, 0.2f);
+	cr_expect_eq(s.p.typical_p, 0.9f);
+	cr_expect_eq(s.p.top_n_sigma, 2);
+	cr_expect_eq(s.p.xtc_probability, 0.5f);
+	cr_expect_eq(s.p.xtc_threshold, 0.1f);
+	cr_expect_eq(s.p.dynatemp_range, 0.25f);
+	cr_expect_eq(s.p.dry_multiplier, 0.8f);
+	cr_expect_null(s.p.dry_breakers);
+	cr_assert_eq(s.p.n_logit_bias, 3);
+	static const struct lap_logit_bias expected[] = {{7, 1.5f}, {0, -20}, {9, -INFINITY}};
+	for (size_t i = 0; i < 3; i++) {
+		cr_expect_eq(s.p.logit_bias[i].token, expected[i].token);
+		cr_expect_eq(s.p.logit_bias[i].bias, expected[i].bias);
+	}
+	sampling_release(&s);
+	options_release(&o);
+}
+
+Test(options, logit_bias_is_refused)
+{
+	static const char *const bad[] = {"5", "5+", "+1", "5+x", "5+inf", "5-nan", "5+1x", "x+1",
+		"-1+1", "5++1", "5-+1", "5+0x10", "5-infinity", "2147483648+1",
+		"99999999999999999999+1", "5 +1", "5+1e99"};
+	for (size_t i = 0; i < ARRAY_COUNT(bad); i++) {
+		const char *text = bad[i];
+		struct options o = {.logit_bias = {&text, 1}};
+		struct sampling s;
+		struct lap_error err = {0};
+		cr_expect_eq(sampling_from_options(&o, &s, &err), LAP_USAGE, "%s", bad[i]);
+		cr_expect(strstr(err.text, bad[i]) && strstr(err.text, "expected"), "%s", err.text);
+		sampling_release(&s);
+	}
+}
+
+Test(options, dry_breakers)
+{
+	const char *texts[] = {"\\n", "a\\x41"}, *none[] = {"none"};
+	for (int escape = 0; escape < 2; escape++) {
+		struct options o = {.dry_breakers = {texts, 2}, .escape = escape};
+		struct sampling s;
+		struct lap_error err = {0};
+		cr_assert_eq(sampling_from_options(&o, &s, &err), LAP_OK, "%s", err.text);
+		cr_assert_eq(s.p.n_dry_breakers, 2);
+		cr_expect_str_eq(s.p.dry_breakers[0], escape ? "\n" : "\\n");
+		cr_expect_str_eq(s.p.dry_breakers[1], escape ? "aA" : "a\\x41");
+		sampling_release(&s);
+		o.dry_breakers = (struct text_list){none, 1};
+		cr_assert_eq(sampling_from_options(&o, &s, &err), LAP_OK, "%s", err.text);
+		cr_expect_eq(s.p.n_dry_breakers, 0);
+		cr_expect_not_null(s.p.dry_breakers);
+		sampling_release(&s);
+	}
 }
 
 Test(options, command_word)
@@ -344,9 +445,9 @@ Test(options, mistakes)
 		{"--xyz=3", "--xyz=3", "unknown option"},
 		{"-n", "-n", "needs a value: -n N"},
 		{"-m x --temp", "--temp", "needs a value: --temp X"},
-		{"-n -2", "-n: found \"-2\"", "a whole number from -1 to 2147483647"},
-		{"-n -3", "-n: found \"-3\"", "a whole number from -1 to 2147483647"},
-		{"--n_predict=1.5", "--n_predict: found \"1.5\"", "a whole number from -1"},
+		{"-n -3", "-n: found \"-3\"", "a whole number from -2 to 2147483647"},
+		{"-n -4", "-n: found \"-4\"", "a whole number from -2 to 2147483647"},
+		{"--n_predict=1.5", "--n_predict: found \"1.5\"", "a whole number from -2"},
 		{"-n 2147483648", "found \"2147483648\"", "to 2147483647"},
 		{"-n 99999999999999999999", "found \"99999999999999999999\"", "to 2147483647"},
 		{"-n _", "-n: found \"\"", "a whole number"},

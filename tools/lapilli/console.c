@@ -89,6 +89,14 @@ json_t *json_bytes(const char *bytes, size_t n_bytes)
 	return string;
 }
 
+json_t *json_ids(const int32_t *ids, size_t n)
+{
+	json_t *list = json_array();
+	for (size_t i = 0; i < n; i++)
+		json_array_append_new(list, json_integer(ids[i]));
+	return list;
+}
+
 double per_second(double n, double seconds)
 {
 	return seconds > 0 ? n / seconds : 0;

@@ -32,6 +32,8 @@ int out_json(json_t *value);
 /* A JSON string of any bytes: those that are no UTF-8 become U+FFFD. */
 json_t *json_bytes(const char *bytes, size_t n_bytes);
 
+json_t *json_ids(const int32_t *ids, size_t n);
+
 /* n / seconds, 0 when no time has passed (JSON has no infinity). */
 double per_second(double n, double seconds);
 

@@ -143,6 +143,34 @@ static unsigned distance(const char *a, const char *b)
 	return rows[n_a % 3][n_b];
 }
 
+/* What a request of its own may ask for. */
+static bool may_set(const struct option *option)
+{
+	return option->group == GROUP_length || option->group == GROUP_sampling ||
+		option->group == GROUP_form;
+}
+
+/* The name nearest to what was typed, of the rows that `command` takes; with `of_request` of those
+ * that a request may set. */
+static struct name nearest_name(const char *typed, enum command command, bool of_request)
+{
+	struct name nearest = {0};
+	unsigned best = UINT_MAX;
+	for (size_t i = 0; i < ARRAY_COUNT(table); i++) {
+		if (!(table[i].commands & 1u << command) || (of_request && !may_set(&table[i])))
+			continue;
+		const char *cursor = table[i].names;
+		for (struct name name = {0}; next_name(&cursor, &name);) {
+			unsigned edits = distance(typed, name.bare);
+			if (edits < best && !(of_request && !name.bare[1])) {
+				best = edits;
+				nearest = name;
+			}
+		}
+	}
+	return nearest;
+}
+
 static enum lap_status unknown_option(
 	const char *argument, enum command command, struct lap_error *err)
 {
@@ -153,20 +181,7 @@ static enum lap_status unknown_option(
 		argument + dashes);
 	for (char *c = typed; *c; c++)
 		*c = *c == '_' ? '-' : *c;
-	struct name nearest = {0};
-	unsigned best = UINT_MAX;
-	for (size_t i = 0; i < ARRAY_COUNT(table); i++) {
-		if (!(table[i].commands & 1u << command))
-			continue;
-		const char *cursor = table[i].names;
-		for (struct name name = {0}; next_name(&cursor, &name);) {
-			unsigned edits = distance(typed, name.bare);
-			if (edits < best) {
-				best = edits;
-				nearest = name;
-			}
-		}
-	}
+	const struct name nearest = nearest_name(typed, command, false);
 	return fail(err, LAP_USAGE,
 		"unknown option %s; the nearest is %.*s (all: lapilli %s --help)", argument,
 		(int)nearest.n_shown, nearest.shown, commands[command].name);
@@ -413,6 +428,99 @@ void options_release(struct options *o)
 			free(list->texts);
 			*list = (struct text_list){0};
 		}
+}
+
+/* ---- options of a request -------------------------------------------------------------------- */
+
+static bool copy_array(void *to, const void *from, size_t n_bytes)
+{
+	void **copy = to;
+	*copy = n_bytes ? malloc(n_bytes) : NULL;
+	if (*copy)
+		memcpy(*copy, from, n_bytes);
+	return *copy || !n_bytes;
+}
+
+enum lap_status options_copy(struct options *to, const struct options *from, struct lap_error *err)
+{
+	bool fits = true;
+	*to = *from;
+	for (size_t i = 0; i < ARRAY_COUNT(table); i++) {
+		if (table[i].kind == IDS) {
+			struct id_list *list = (struct id_list *)((char *)to + table[i].offset);
+			fits &= copy_array(&list->ids, list->ids, list->n * sizeof *list->ids);
+		} else if (table[i].kind == TEXTS) {
+			struct text_list *list = (struct text_list *)((char *)to + table[i].offset);
+			fits &= copy_array(
+				&list->texts, list->texts, list->n * sizeof *list->texts);
+		}
+	}
+	if (fits)
+		return LAP_OK;
+	options_release(to);
+	return fail_memory(err, "the options of a request", sizeof *to);
+}
+
+static const struct option *request_option(const char *name)
+{
+	char bare[NAME_BYTES];
+	bool off = false;
+	bare_name(name, bare);
+	const struct option *option = name[0] == '-' ? NULL : find_option(bare, &off);
+	return option && may_set(option) && bare[1] ? option : NULL;
+}
+
+enum lap_status options_set(struct options *o, const char *name, enum value_form form,
+	const char *const *values, size_t n, struct lap_error *err)
+{
+	static const struct {
+		const char *expected;
+		unsigned forms;
+	} kinds[] = {
+		[FLAG] = {"true or false", 1u << VALUE_BOOL},
+		[TEXT] = {"a string", 1u << VALUE_STRING},
+		[INTEGER] = {"a number", 1u << VALUE_NUMBER},
+		[NUMBER] = {"a number", 1u << VALUE_NUMBER},
+		[CHOICE] = {"a string", 1u << VALUE_STRING | 1u << VALUE_NUMBER},
+		[IDS] = {"a list of numbers", 1u << VALUE_NUMBERS | 1u << VALUE_NONE},
+		[TEXTS] = {"a string or a list of strings",
+			1u << VALUE_STRING | 1u << VALUE_STRINGS | 1u << VALUE_NONE},
+	};
+	const struct option *option = request_option(name);
+	if (!option) {
+		char typed[NAME_BYTES];
+		snprintf(typed, sizeof typed, "%s", name);
+		for (char *c = typed; *c; c++)
+			*c = *c == '_' ? '-' : *c;
+		struct name nearest = nearest_name(typed, COMMAND_generate, true);
+		for (char *c = nearest.bare; *c; c++)
+			*c = *c == '-' ? '_' : *c;
+		return fail(err, LAP_USAGE,
+			"unknown key \"%.60s\", expected \"prompt\" or an option of the request "
+			"(docs/generation.md); the nearest is \"%s\"",
+			name, nearest.bare);
+	}
+	if (!(kinds[option->kind].forms & 1u << form))
+		return fail(err, LAP_USAGE, "\"%s\" needs %s", name, kinds[option->kind].expected);
+	void *field = (char *)o + option->offset;
+	if (option->kind == FLAG) {
+		*(bool *)field = strcmp(values[0], "true") == 0;
+		return LAP_OK;
+	}
+	if (option->kind == TEXTS) {
+		free(((struct text_list *)field)->texts);
+		*(struct text_list *)field = (struct text_list){0};
+	} else if (option->kind == IDS) {
+		free(((struct id_list *)field)->ids);
+		*(struct id_list *)field = (struct id_list){0};
+	}
+	for (size_t i = 0; option->group == GROUP_form && i < ARRAY_COUNT(table); i++)
+		if (table[i].group == GROUP_form) /* one takes the place of the others */
+			*(const char **)((char *)o + table[i].offset) = NULL;
+	enum lap_status status = LAP_OK;
+	for (size_t i = 0; i < n && !status; i++)
+		status = set_value(option, name, values[i], o, err);
+	return status;
 }
 
 /* ---- help ------------------------------------------------------------------------------------ */

@@ -56,6 +56,28 @@ enum lap_status options_parse(
 	int argc, char *const *argv, struct options *o, struct lap_error *err);
 void options_release(struct options *o);
 
+/* A copy with lists of its own, for options_set; the texts are shared.  Release with options_release.
+ * LAP_NO_MEMORY: nothing is left. */
+enum lap_status options_copy(struct options *to, const struct options *from, struct lap_error *err);
+
+/* How a value of JSON was written. */
+enum value_form {
+	VALUE_BOOL,
+	VALUE_NUMBER,
+	VALUE_STRING,
+	VALUE_NUMBERS, /* a list */
+	VALUE_STRINGS, /* a list */
+	VALUE_NONE,    /* an empty list */
+};
+
+/* Sets an option that one request of several may have for itself (of the groups `length`, `sampling` and `form`; of the last each
+ * takes the place of the others)
+ * by a name of it without dashes, of more than one letter: "top_k", "stop".  values[n]: as texts, n > 1
+ * for VALUE_STRINGS only, 0 for VALUE_NONE; numbers of VALUE_NUMBERS stand in one text with commas between them.  They must
+ * live as long as *o.  LAP_USAGE names the key, and says what was expected. */
+enum lap_status options_set(struct options *o, const char *name, enum value_form form,
+	const char *const *values, size_t n, struct lap_error *err);
+
 /* The page of one command, or of the whole program when o->command_named is false. */
 void options_help(const struct options *o, FILE *out);
 

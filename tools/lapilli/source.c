@@ -2,6 +2,7 @@
 #include "source.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -92,7 +93,7 @@ static int hex_digit(char c)
 }
 
 /* A backslash pair that names no character stays as it is, and so does a backslash at the end. */
-static bool append_unescaped(struct text *text, const char *s)
+bool source_unescape(struct text *text, const char *s)
 {
 	static const char letters[] = "nrt\\'\"", characters[] = "\n\r\t\\'\"";
 	bool ok = true;
@@ -113,6 +114,36 @@ static bool append_unescaped(struct text *text, const char *s)
 	return ok;
 }
 
+void source_free_list(char **texts, size_t n)
+{
+	for (size_t i = 0; texts && i < n; i++)
+		free(texts[i]);
+	free(texts);
+}
+
+enum lap_status source_unescape_list(
+	const struct text_list *list, char ***texts, struct lap_error *err)
+{
+	*texts = NULL;
+	if (list->n == 0)
+		return LAP_OK;
+	char **copies = array_alloc(list->n, sizeof *copies);
+	bool fits = copies != NULL;
+	for (size_t i = 0; i < list->n && fits; i++)
+		copies[i] = NULL;
+	for (size_t i = 0; i < list->n && fits; i++) {
+		struct text text = {0};
+		fits = text_append(&text, "", 0) && source_unescape(&text, list->texts[i]);
+		copies[i] = text.data;
+	}
+	if (fits) {
+		*texts = copies;
+		return LAP_OK;
+	}
+	source_free_list(copies, list->n);
+	return fail_memory(err, "texts of the command line", list->n);
+}
+
 /* A text that two options may give, one as it is and one as the name of a file. */
 static enum lap_status read_either(const struct options *o, const char *given, const char *file,
 	const char *names, struct text *text, struct lap_error *err)
@@ -122,7 +153,7 @@ static enum lap_status read_either(const struct options *o, const char *given, c
 	if (file)
 		return file_read(file, text, err);
 	if (given &&
-		!(o->escape ? append_unescaped(text, given)
+		!(o->escape ? source_unescape(text, given)
 			    : text_append(text, given, strlen(given))))
 		return fail_memory(err, "a text of the command line", strlen(given));
 	return LAP_OK;
@@ -169,5 +200,6 @@ struct lap_session_options source_session(const struct options *o)
 		.type_k = (enum lap_kv_type)o->type_k,
 		.type_v = (enum lap_kv_type)o->type_v,
 		.steps_per_submit = (uint32_t)o->steps_per_submit,
+		.max_submit_seconds = 1e-3 * (double)o->max_submit_ms,
 	};
 }

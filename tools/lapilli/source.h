@@ -35,6 +35,15 @@ enum lap_status source_template(const struct options *o, const struct lap_model 
 /* What the library takes for these bytes, an empty text for none. Valid as long as they are. */
 struct lap_text source_bytes(const struct text *text);
 
+/* Appends s with its escapes read, as -e does.  False: out of memory. */
+bool source_unescape(struct text *text, const char *s);
+
+/* Every text of a list with its escapes read, in *texts (release with source_free_list); NULL for an
+ * empty list. */
+enum lap_status source_unescape_list(
+	const struct text_list *list, char ***texts, struct lap_error *err);
+void source_free_list(char **texts, size_t n); /* NULL is allowed */
+
 /* Session options from the command line. */
 struct lap_session_options source_session(const struct options *o);
 

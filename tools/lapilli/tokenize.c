@@ -7,14 +7,6 @@
 #include "console.h"
 #include "source.h"
 
-static json_t *ids_json(const int32_t *ids, size_t n)
-{
-	json_t *list = json_array();
-	for (size_t i = 0; i < n; i++)
-		json_array_append_new(list, json_integer(ids[i]));
-	return list;
-}
-
 /* The way -e reads it back: whole UTF-8 characters as they are, all else as \xHH. */
 static void print_escaped(const char *bytes, size_t n_bytes)
 {
@@ -34,25 +26,13 @@ static void print_escaped(const char *bytes, size_t n_bytes)
 	}
 }
 
-/* A vocabulary may drop the blank before the first word of a text, so a token's own bytes are those
- * that it adds behind itself. */
-static enum lap_status print_piece(
-	const struct lap_model *model, int32_t token, struct lap_error *err)
+static void print_piece(const struct lap_model *model, int32_t token)
 {
-	const int32_t twice[2] = {token, token};
-	char *once_text = NULL, *twice_text = NULL;
-	size_t n_once, n_twice;
-	enum lap_status status = lap_detokenize(model, twice, 1, true, &once_text, &n_once, err);
-	if (!status)
-		status = lap_detokenize(model, twice, 2, true, &twice_text, &n_twice, err);
-	if (!status) {
-		out_printf("%d\t", token);
-		print_escaped(twice_text + n_once, n_twice - n_once);
-		out_write("\n", 1);
-	}
-	lap_free(once_text);
-	lap_free(twice_text);
-	return status;
+	size_t n;
+	const char *text = lap_token_text(model, token, &n);
+	out_printf("%d\t", token);
+	print_escaped(text, text ? n : 0);
+	out_write("\n", 1);
 }
 
 static enum lap_status print_tokens(const struct options *o, const struct lap_model *model,
@@ -63,9 +43,9 @@ static enum lap_status print_tokens(const struct options *o, const struct lap_mo
 	enum lap_status status =
 		lap_tokenize(model, text, n_bytes, o->bos, o->parse_special, &ids, &n, err);
 	if (!status && o->ids)
-		status = (enum lap_status)out_json(ids_json(ids, n));
+		status = (enum lap_status)out_json(json_ids(ids, n));
 	for (size_t i = 0; !status && !o->ids && i < n; i++)
-		status = print_piece(model, ids[i], err);
+		print_piece(model, ids[i]);
 	lap_free(ids);
 	return status;
 }
@@ -107,7 +87,7 @@ static enum lap_status print_line(const struct options *o, const struct lap_mode
 			o->bos, parse_special ? json_is_true(parse_special) : o->parse_special,
 			&ids, &n, err);
 	if (!status)
-		status = (enum lap_status)out_json(ids_json(ids, n));
+		status = (enum lap_status)out_json(json_ids(ids, n));
 	lap_free(ids);
 	json_decref(json);
 	return status;

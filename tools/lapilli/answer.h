@@ -1,0 +1,52 @@
+/* What one generation gave: its text as it comes, its tokens and their log-probabilities, and what is said
+ * of it behind: a JSON object, or statistics on standard error.
+ *
+ * Knows neither options nor where the prompt came from. */
+#ifndef LAPILLI_TOOL_ANSWER_H
+#define LAPILLI_TOOL_ANSWER_H
+
+#include <jansson.h>
+
+#include "base.h"
+#include "lapilli.h"
+
+struct answer {
+	/* set by the caller */
+	const struct lap_model *model;
+	bool streamed; /* text goes to standard output as it comes, and nothing is kept */
+	bool logprobs; /* keep them; they come with json only */
+
+	char last; /* byte written to standard output; 0 before the first */
+	bool out_of_memory;
+	struct text text;
+	int32_t *ids;
+	size_t n_ids, capacity;
+	json_t *probabilities; /* one object for each token */
+};
+
+/* A lap_token_fn whose `user` is a struct answer.  False after ^C, when nobody reads any more, or when
+ * memory is out. */
+bool answer_take(void *user, const struct lap_token *token);
+void answer_release(struct answer *a);
+
+/* Writes text to standard output that is not generated: a prompt. */
+bool answer_write(struct answer *a, const char *text, size_t n_bytes);
+
+/* All that is known of it, as one object; NULL: out of memory. */
+json_t *answer_json(const struct answer *a, const int32_t *prompt, size_t n_prompt,
+	const struct lap_generation *g);
+
+/* Three lines on standard error; with `verbose` more. */
+void answer_statistics(
+	const struct lap_model_info *m, const struct lap_generation *g, bool verbose);
+
+/* "stop", "length", "cancelled", "time" */
+const char *finish_name(enum lap_finish finish);
+
+/* As people call it: the name in the file, or the file's. */
+const char *model_name(const struct lap_model_info *m);
+
+/* Device and notices, on standard error, before anything is generated. */
+void answer_banner(const struct lap_model_info *m);
+
+#endif
