@@ -35,6 +35,7 @@ static const struct room {
 	{"src/breakers.", 60, "session"},
 	{"src/chat.", 60, "session"},
 	{"src/check.", 50, "check"},
+	{"src/bandwidth.", 50, "check"},
 	{"src/check_", 50, "check"},
 	{"src/forward.", 50, "forward"},
 	{"src/cpu/", 40, "cpu"},

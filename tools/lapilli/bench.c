@@ -7,8 +7,17 @@
 int command_bench(const struct options *o)
 {
 	struct lap_error err = {0};
-	enum lap_status status = o->tokenizer
-		? bench_tokenizer(o, &err)
-		: fail(&err, LAP_USAGE, "bench needs --tokenize, all that it measures so far");
+	struct options own = *o;
+	own.prompt = o->bench_prompt; /* with --tokenize a text */
+	enum lap_status status = LAP_OK;
+	interrupt_install();
+	if (o->tokenizer)
+		status = bench_tokenizer(&own, &err);
+	else if (o->file)
+		status = fail(&err, LAP_USAGE, "-f is for bench --tokenize, which measures texts");
+	else
+		status = bench_speed(o, &err);
+	if (interrupted() && (!status || status == LAP_ERROR))
+		return STATUS_INTERRUPTED;
 	return status ? report(&err) : LAP_OK;
 }

@@ -8,6 +8,10 @@
 /* Bytes to tokens: MB a second of CPU time, on standard output. */
 enum lap_status bench_tokenizer(const struct options *o, struct lap_error *err);
 
+/* Tokens a second of prompts, of generation, and of generation in batches, beside the memory bandwidth of
+ * the device. */
+enum lap_status bench_speed(const struct options *o, struct lap_error *err);
+
 /* Kinds of text, each always the same. */
 enum bench_kind { BENCH_PROSE, BENCH_CODE, BENCH_JSON, BENCH_SCRIPTS, BENCH_CJK, N_BENCH_KINDS };
 

@@ -99,17 +99,22 @@ static void bare_name(const char *argument, char bare[NAME_BYTES])
 	bare[n] = '\0';
 }
 
-static const struct option *find_option(const char *bare, bool *off)
+/* The row with that name that `command` takes, else the first with it. */
+static const struct option *find_option(const char *bare, enum command command, bool *off)
 {
+	const struct option *found = NULL;
 	for (size_t i = 0; *bare && i < ARRAY_COUNT(table); i++) {
 		const char *cursor = table[i].names;
 		for (struct name name = {0}; next_name(&cursor, &name);)
-			if (strcmp(name.bare, bare) == 0) {
+			if (strcmp(name.bare, bare) == 0 &&
+				(!found || table[i].commands & 1u << command)) {
 				*off = name.off;
-				return &table[i];
+				found = &table[i];
 			}
+		if (found && found->commands & 1u << command)
+			break;
 	}
-	return NULL;
+	return found;
 }
 
 static unsigned smaller(unsigned a, unsigned b)
@@ -187,12 +192,13 @@ static enum lap_status unknown_option(
 		(int)nearest.n_shown, nearest.shown, commands[command].name);
 }
 
-static enum lap_status misplaced_option(const char *argument, const struct option *option,
-	enum command command, struct lap_error *err)
+static enum lap_status misplaced_option(
+	const char *argument, const char *bare, enum command command, struct lap_error *err)
 {
 	struct text takers = {0};
+	bool off;
 	for (unsigned i = 0; i < N_COMMANDS; i++)
-		if (option->commands & 1u << i)
+		if (find_option(bare, (enum command)i, &off)->commands & 1u << i)
 			text_printf(&takers, "%s%s", takers.n ? ", " : "", commands[i].name);
 	enum lap_status status = fail(err, LAP_USAGE, "%s is no option of %s, but of %s", argument,
 		commands[command].name, takers.data ? takers.data : "another command");
@@ -380,14 +386,14 @@ static enum lap_status parse(int argc, char *const *argv, struct options *o, str
 		char bare[NAME_BYTES];
 		bool off = false;
 		bare_name(argument, bare);
-		const struct option *option = find_option(bare, &off);
+		const struct option *option = find_option(bare, o->command, &off);
 		if (!option)
 			return unknown_option(argument, o->command, err);
 		const char *equals = strchr(argument, '=');
 		char name[NAME_BYTES + 2];
 		snprintf(name, sizeof name, "%.*s", (int)strcspn(argument, "="), argument);
 		if (!(option->commands & 1u << o->command))
-			return misplaced_option(name, option, o->command, err);
+			return misplaced_option(name, bare, o->command, err);
 
 		if (option->kind == FLAG) {
 			if (equals)
@@ -466,7 +472,8 @@ static const struct option *request_option(const char *name)
 	char bare[NAME_BYTES];
 	bool off = false;
 	bare_name(name, bare);
-	const struct option *option = name[0] == '-' ? NULL : find_option(bare, &off);
+	const struct option *option =
+		name[0] == '-' ? NULL : find_option(bare, COMMAND_generate, &off);
 	return option && may_set(option) && bare[1] ? option : NULL;
 }
 

@@ -1,0 +1,102 @@
+/* `lapilli bench` as a user runs it: which tests, in which form, and that its numbers agree with each other. On
+ * the CPU reference, few tokens: no figure of speed is checked. */
+#include <criterion/criterion.h>
+#include <math.h>
+
+#include "command.h"
+
+#define BENCH "bench", "-m", vector_path("golden/llama-freqs.gguf"), CPU
+
+static double real_at(const json_t *row, const char *key)
+{
+	const json_t *value = json_object_get(row, key);
+	cr_assert(json_is_number(value), "no number %s", key);
+	return json_number_value(value);
+}
+
+static const char *name_at(const json_t *rows, size_t i)
+{
+	return json_string_value(json_object_get(json_array_get(rows, i), "test"));
+}
+
+Test(command_bench, tests_and_figures)
+{
+	static const char *const names[] = {"pp8", "pp40", "tg4", "tg4 np3", "pp6+tg2", "pp8 @ d5",
+		"pp40 @ d5", "tg4 @ d5", "tg4 np3 @ d5", "pp6+tg2 @ d5"};
+	struct result r = run(BENCH, "-p", "8,40", "-n", "4", "-np", "1,3", "-pg", "6,2", "-d",
+		"0,5", "-r", "3", "--json");
+	json_t *rows = parse_json(&r);
+	cr_assert_eq(json_array_size(rows), ARRAY_COUNT(names));
+	for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
+		const json_t *row = json_array_get(rows, i);
+		const json_t *samples = json_object_get(row, "samples_tok_s");
+		cr_expect_str_eq(name_at(rows, i), names[i]);
+		cr_assert_eq(json_array_size(samples), 3);
+		double sum = 0, squares = 0;
+		for (size_t j = 0; j < 3; j++)
+			sum += json_number_value(json_array_get(samples, j));
+		for (size_t j = 0; j < 3; j++)
+			squares += pow(json_number_value(json_array_get(samples, j)) - sum / 3, 2);
+		cr_expect_float_eq(real_at(row, "tok_s"), sum / 3, 1e-6 * sum);
+		cr_expect_float_eq(
+			real_at(row, "stddev_tok_s"), sqrt(squares / 2), 1e-6 * sum + 1e-9);
+		cr_expect_gt(real_at(row, "tok_s"), 0);
+		cr_expect_gt(real_at(row, "cpu_ms_per_token"), 0);
+		cr_expect_gt(real_at(row, "submits_per_token"), 0);
+		cr_expect_leq(real_at(row, "submits_per_token"), 1);
+		cr_expect_gt(real_at(row, "bandwidth_gb_s"), 0);
+		if (real_at(row, "n_prompt") > 0) {
+			cr_expect(json_is_null(json_object_get(row, "gb_s")));
+			continue;
+		}
+		cr_expect_float_eq(real_at(row, "pct_bandwidth"),
+			100 * real_at(row, "gb_s") / real_at(row, "bandwidth_gb_s"), 1e-6);
+		/* A step reads the weights once for all its sequences. */
+		const double step_bytes = 1e9 * real_at(row, "gb_s") * real_at(row, "n_parallel") /
+			real_at(row, "tok_s");
+		cr_expect(step_bytes > 50000 && step_bytes < real_at(row, "model_size") + 100000,
+			"%s: %g bytes", names[i], step_bytes);
+	}
+	json_decref(rows);
+	release(&r);
+}
+
+static size_t n_lines(const char *text)
+{
+	size_t n = 0;
+	for (; *text; text++)
+		n += *text == '\n';
+	return n;
+}
+
+Test(command_bench, forms)
+{
+	struct result r = run(BENCH, "-p", "4", "-n", "2", "-r", "1");
+	cr_expect_eq(r.status, 0, "%s", r.err);
+	cr_expect_eq(n_lines(r.out), 4, "%s", r.out);
+	cr_expect(strstr(r.out, "| pp4 |") && strstr(r.out, "| tg2 |"), "%s", r.out);
+	cr_expect(strstr(r.err, "memory bandwidth: "), "%s", r.err);
+	release(&r);
+	r = run(BENCH, "-p", "4", "-n", "2", "-r", "1", "-o", "csv");
+	cr_expect_eq(n_lines(r.out), 3, "%s", r.out);
+	cr_expect(strstr(r.out, "test,") == r.out && strstr(r.out, "\n\"pp4\","), "%s", r.out);
+	release(&r);
+	r = run(BENCH, "-p", "4", "-n", "0", "-r", "2", "-o", "jsonl");
+	json_t *row = parse_json(&r);
+	cr_expect_str_eq(json_string_value(json_object_get(row, "test")), "pp4");
+	json_decref(row);
+	release(&r);
+}
+
+Test(command_bench, mistakes)
+{
+	expect_failure(run(BENCH, "-p", "x"), 2, "-p: found \"x\"");
+	expect_failure(run(BENCH, "-n", "4,"), 2, "-n: found \"4,\"");
+	expect_failure(run(BENCH, "-np", "33"), 2, "from 1 to 32");
+	expect_failure(run(BENCH, "-np", "0"), 2, "from 1 to 32");
+	expect_failure(run(BENCH, "-pg", "4"), 2, "expected P,N");
+	expect_failure(run(BENCH, "-pg", "4,2,1"), 2, "expected P,N");
+	expect_failure(run(BENCH, "-d", "-1"), 2, "-d: found");
+	expect_failure(run(BENCH, "-f", "x"), 2, "bench --tokenize");
+	expect_failure(run(BENCH, "--temp", "1"), 2, "is no option of bench");
+}

@@ -1,0 +1,427 @@
+/* `lapilli bench`: tokens a second, with the names and columns of llama-bench where it has them.
+ *
+ * pp512: 512 tokens of a prompt. tg128: 128 tokens generated, greedily, one after the other. tg128 np4: for
+ * four sequences at once, all their tokens together. pp512+tg128: one behind the other. @ d512: with
+ * 512 tokens in the context before. Prompts are random tokens, always the same; every test runs once
+ * before it is measured, so that recordings and pipelines are there.
+ *
+ * Looks below the public header on purpose, for the memory bandwidth, which no public function shows. */
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "answer.h"
+#include "bandwidth.h"
+#include "bench.h"
+#include "console.h"
+#include "engine.h"
+#include "source.h"
+
+enum { MAX_VALUES = 16, MAX_TOKENS = 1 << 24, MAX_PARALLEL = 32, WARM_TOKENS = 8 };
+
+struct values {
+	uint32_t items[MAX_VALUES];
+	uint32_t n;
+};
+
+/* What is measured. */
+struct test {
+	uint32_t n_prompt, n_gen, n_depth, n_parallel;
+	char name[96];
+};
+
+/* And what came out. */
+struct row {
+	const struct test *test;
+	double seconds[1000], mean, deviation; /* of tok/s */
+	uint32_t n_samples;
+	double cpu_seconds, submits; /* a token */
+	double bytes_per_step;       /* 0: not known, as of prompts */
+	double bytes_per_second;
+};
+
+struct bench {
+	const struct options *o;
+	struct lap_model *model;
+	struct bandwidth bandwidth;
+	struct values prompts, predicts, depths, parallel;
+	struct values both_prompt, both_predict;
+	json_t *list;
+	bool titled;
+	struct row row;
+};
+
+/* ---- options --------------------------------------------------------------------------------- */
+
+static enum lap_status parse_values(const char *name, const char *text, uint32_t from, uint32_t to,
+	struct values *values, struct lap_error *err)
+{
+	const char *at = text;
+	for (values->n = 0; values->n < MAX_VALUES;) {
+		char *end;
+		errno = 0;
+		unsigned long value = *at >= '0' && *at <= '9' ? strtoul(at, &end, 10) : ULONG_MAX;
+		if (errno || value < from || value > to)
+			break;
+		values->items[values->n++] = (uint32_t)value;
+		if (*end == '\0')
+			return LAP_OK;
+		if (*end != ',')
+			break;
+		at = end + 1;
+	}
+	return fail(err, LAP_USAGE,
+		"%s: found \"%.60s\", expected at most %d numbers from %u to %u with commas "
+		"between them",
+		name, text, MAX_VALUES, (unsigned)from, (unsigned)to);
+}
+
+static enum lap_status parse_tests(struct bench *b, struct lap_error *err)
+{
+	const struct options *o = b->o;
+	const struct {
+		const char *name, *given, *usual;
+		uint32_t from, to;
+		struct values *values;
+	} lists[] = {
+		{"-p", o->bench_prompt, "512", 0, MAX_TOKENS, &b->prompts},
+		{"-n", o->bench_predict, "128", 0, MAX_TOKENS, &b->predicts},
+		{"-d", o->bench_depth, "0", 0, MAX_TOKENS, &b->depths},
+		{"-np", o->bench_parallel, "1", 1, MAX_PARALLEL, &b->parallel},
+	};
+	enum lap_status status = LAP_OK;
+	for (size_t i = 0; i < ARRAY_COUNT(lists) && !status; i++)
+		status = parse_values(lists[i].name,
+			lists[i].given ? lists[i].given : lists[i].usual, lists[i].from,
+			lists[i].to, lists[i].values, err);
+	if (!status && o->bench_both.n > MAX_VALUES)
+		status = fail(err, LAP_USAGE, "-pg: given %zu times, expected at most %d times",
+			o->bench_both.n, MAX_VALUES);
+	for (size_t i = 0; i < o->bench_both.n && !status; i++) {
+		struct values pair;
+		status = parse_values("-pg", o->bench_both.texts[i], 1, MAX_TOKENS, &pair, err);
+		if (!status && pair.n != 2)
+			status = fail(err, LAP_USAGE, "-pg: found \"%.60s\", expected P,N",
+				o->bench_both.texts[i]);
+		b->both_prompt.items[i] = pair.items[0];
+		b->both_predict.items[i] = pair.items[1];
+	}
+	b->both_prompt.n = (uint32_t)o->bench_both.n;
+	return status;
+}
+
+/* ---- measuring ------------------------------------------------------------------------------- */
+
+static void fill_prompt(int32_t *ids, size_t n, uint32_t seed, uint32_t n_vocab)
+{
+	uint32_t state = seed + 1;
+	for (size_t i = 0; i < n; i++) {
+		state = state * 1664525u + 1013904223u;
+		ids[i] = (int32_t)((uint64_t)(state >> 8) * n_vocab >> 24);
+	}
+}
+
+struct run {
+	struct lap_session *session;
+	struct lap_request requests[MAX_PARALLEL];
+	int32_t *prompts[MAX_PARALLEL];
+	uint32_t n;
+};
+
+/* All sequences: n_prompt tokens of their prompts and n_predict behind; *seconds: what that took. */
+static enum lap_status generate(
+	struct run *r, size_t n_prompt, int64_t n_predict, double *seconds, struct lap_error *err)
+{
+	const struct lap_generate_options options = {
+		.n_predict = n_predict, .ignore_eos = true}; /* greedy */
+	for (uint32_t i = 0; i < r->n; i++)
+		r->requests[i] = (struct lap_request){
+			.prompt = r->prompts[i], .n = n_prompt, .options = &options};
+	const double start = clock_seconds();
+	enum lap_status status = lap_generate_batch(r->session, r->requests, r->n, err);
+	*seconds = clock_seconds() - start;
+	for (uint32_t i = 0; i < r->n && !status; i++)
+		if (r->requests[i].status)
+			status = fail(err, r->requests[i].status, "%s", r->requests[i].error.text);
+	if (!status && interrupted())
+		status = fail(err, LAP_ERROR, "interrupted");
+	return status;
+}
+
+/* The context as the test finds it, then the test. The last token of a prompt is the row of the first
+ * generated one, so one more is given. */
+static enum lap_status run_once(
+	struct run *r, const struct test *t, uint32_t n_gen, double *seconds, struct lap_error *err)
+{
+	double ignored;
+	enum lap_status status = LAP_OK;
+	lap_session_clear(r->session);
+	if (t->n_depth)
+		status = generate(r, t->n_depth + 1, 0, &ignored, err);
+	const size_t n_prompt = t->n_depth + t->n_prompt + 1;
+	return status ? status : generate(r, n_prompt, n_gen, seconds, err);
+}
+
+static void take_counters(
+	const struct bench *b, const struct run *r, const struct test *t, struct row *row)
+{
+	const double n_tokens = (double)t->n_prompt + (double)t->n_gen * r->n;
+	const double weights = (double)lap_model_info(b->model)->step_bytes;
+	double kv = 0, submits = 0, thread = 0;
+	for (uint32_t i = 0; i < r->n; i++) {
+		const struct lap_generation *g = &r->requests[i].result;
+		kv += (double)g->step_bytes - weights;
+		submits = fmax(submits, g->submits); /* of the last to leave: all of the call */
+		thread = fmax(thread, g->host_thread_seconds);
+	}
+	/* What the steps read on average: the context grew while they ran. */
+	kv *= (t->n_depth + 0.5 * t->n_gen) / (t->n_depth + t->n_gen + 1.0);
+	row->submits += submits / n_tokens;
+	row->cpu_seconds += thread / n_tokens;
+	row->bytes_per_step = t->n_prompt ? 0 : weights + kv;
+}
+
+static void summarise(struct row *row)
+{
+	const struct test *t = row->test;
+	const double n_tokens = (double)t->n_prompt + (double)t->n_gen * t->n_parallel;
+	double sum = 0, squares = 0;
+	for (uint32_t i = 0; i < row->n_samples; i++)
+		sum += per_second(n_tokens, row->seconds[i]);
+	row->mean = sum / row->n_samples;
+	for (uint32_t i = 0; i < row->n_samples; i++) {
+		const double off = per_second(n_tokens, row->seconds[i]) - row->mean;
+		squares += off * off;
+	}
+	row->deviation = row->n_samples > 1 ? sqrt(squares / (row->n_samples - 1)) : 0;
+	row->submits /= row->n_samples;
+	row->cpu_seconds /= row->n_samples;
+	row->bytes_per_second = row->bytes_per_step * row->mean / t->n_parallel;
+}
+
+static enum lap_status measure(struct bench *b, const struct test *t, struct lap_error *err)
+{
+	struct row *row = &b->row;
+	struct run r = {.n = t->n_parallel};
+	const size_t n_ids = (size_t)t->n_depth + t->n_prompt + 1;
+	const uint32_t n_vocab = lap_model_info(b->model)->n_vocab;
+	struct lap_session_options so = source_session(b->o);
+	so.n_ctx_seq = (uint32_t)n_ids + t->n_gen;
+	so.n_ctx_seq += so.n_ctx_seq == n_ids; /* room for one behind a prompt */
+	so.n_ctx = so.n_ctx_seq * r.n;
+	so.n_seq = r.n;
+	*row = (struct row){.test = t};
+	enum lap_status status = lap_session_create(b->model, &so, &r.session, err);
+	for (uint32_t i = 0; i < r.n && !status; i++) {
+		r.prompts[i] = array_alloc(n_ids, sizeof *r.prompts[i]);
+		if (!r.prompts[i])
+			status = fail_memory(err, "a prompt", n_ids * sizeof(int32_t));
+		else
+			fill_prompt(r.prompts[i], n_ids, i, n_vocab);
+	}
+	interrupt_session(r.session);
+	double seconds;
+	if (!status)
+		status = run_once(
+			&r, t, t->n_gen < WARM_TOKENS ? t->n_gen : WARM_TOKENS, &seconds, err);
+	for (int64_t i = 0; i < b->o->bench_repeat && !status; i++) {
+		status = run_once(&r, t, t->n_gen, &row->seconds[i], err);
+		if (!status)
+			take_counters(b, &r, t, row);
+		row->n_samples += !status;
+	}
+	interrupt_session(NULL);
+	for (uint32_t i = 0; i < r.n; i++)
+		free(r.prompts[i]);
+	lap_session_destroy(r.session);
+	if (!status)
+		summarise(row);
+	return status;
+}
+
+/* ---- printing -------------------------------------------------------------------------------- */
+
+static double share(const struct bench *b) /* of the bandwidth, in percent */
+{
+	return 100 * per_second(b->row.bytes_per_second, b->bandwidth.bytes_per_second);
+}
+
+static json_t *row_json(const struct bench *b)
+{
+	const struct row *row = &b->row;
+	const struct test *t = row->test;
+	const struct lap_model_info *m = lap_model_info(b->model);
+	const double n_tokens = (double)t->n_prompt + (double)t->n_gen * t->n_parallel;
+	const bool known = row->bytes_per_step > 0;
+	json_t *samples = json_array();
+	for (uint32_t i = 0; i < row->n_samples; i++)
+		json_array_append_new(samples, json_real(per_second(n_tokens, row->seconds[i])));
+	return json_pack(
+		"{s:s, s:s, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:f, "
+		"s:o, s:o, s:f, s:f}",
+		"test", t->name, "version", lap_version(), "model",
+		json_bytes(model_name(m), strlen(model_name(m))), "device",
+		json_bytes(m->device_name, strlen(m->device_name)), "architecture", m->architecture,
+		"model_size", (json_int_t)m->weight_bytes, "model_n_params",
+		(json_int_t)m->n_weights, "n_prompt", (json_int_t)t->n_prompt, "n_gen",
+		(json_int_t)t->n_gen, "n_depth", (json_int_t)t->n_depth, "n_parallel",
+		(json_int_t)t->n_parallel, "repetitions", (json_int_t)row->n_samples, "tok_s",
+		row->mean, "stddev_tok_s", row->deviation, "samples_tok_s", samples,
+		"cpu_ms_per_token", 1e3 * row->cpu_seconds, "gb_s",
+		known ? json_real(row->bytes_per_second * 1e-9) : json_null(), "pct_bandwidth",
+		known ? json_real(share(b)) : json_null(), "submits_per_token", row->submits,
+		"bandwidth_gb_s", b->bandwidth.bytes_per_second * 1e-9);
+}
+
+static void print_markdown(struct bench *b)
+{
+	const struct row *row = &b->row;
+	const struct lap_model_info *m = lap_model_info(b->model);
+	char gb[32] = "", percent[32] = "";
+	if (!b->titled)
+		out_printf(
+			"| model | size | params | device | test | t/s | CPU ms/token | GB/s | "
+			"%% of bandwidth | submits/token |\n"
+			"| --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n");
+	if (row->bytes_per_step > 0) {
+		snprintf(gb, sizeof gb, "%.2f", row->bytes_per_second * 1e-9);
+		snprintf(percent, sizeof percent, "%.1f", share(b));
+	}
+	out_printf("| %s %s | %s | %.2f M | %s | %s | %.2f ± %.2f | %.3f | %s | %s | %.3f |\n",
+		m->architecture, model_name(m), bytes_text(m->weight_bytes),
+		(double)m->n_weights * 1e-6, m->device_name, row->test->name, row->mean,
+		row->deviation, 1e3 * row->cpu_seconds, gb, percent, row->submits);
+}
+
+/* Texts in quotes, lists left out: one line of names, then one a test. */
+static bool print_csv(struct bench *b, json_t *object)
+{
+	const char *key;
+	json_t *value;
+	json_object_del(object, "samples_tok_s");
+	for (int pass = b->titled; pass < 2; pass++) {
+		const char *comma = "";
+		json_object_foreach (object, key, value) {
+			char *text = json_dumps(
+				value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9) | JSON_COMPACT);
+			if (!text)
+				return false;
+			if (pass == 0)
+				out_printf("%s%s", comma, key);
+			else if (json_is_string(value)) {
+				out_printf("%s\"", comma);
+				for (const char *c = json_string_value(value); *c; c++)
+					out_printf(*c == '"' ? "\"\"" : "%c", *c);
+				out_printf("\"");
+			} else
+				out_printf("%s%s", comma, json_is_null(value) ? "" : text);
+			free(text);
+			comma = ",";
+		}
+		out_printf("\n");
+	}
+	return true;
+}
+
+enum output { OUTPUT_MD, OUTPUT_JSON, OUTPUT_JSONL, OUTPUT_CSV };
+
+static enum lap_status print_row(struct bench *b, enum output output, struct lap_error *err)
+{
+	json_t *object = row_json(b);
+	bool fits = object != NULL;
+	if (fits && output == OUTPUT_JSON)
+		fits = json_array_append(b->list, object) == 0;
+	else if (fits && output == OUTPUT_JSONL)
+		return (enum lap_status)out_json(object);
+	else if (fits && output == OUTPUT_CSV)
+		fits = print_csv(b, object);
+	else if (fits)
+		print_markdown(b);
+	b->titled = true;
+	json_decref(object);
+	out_flush();
+	return fits ? LAP_OK : fail_memory(err, "the table", 1);
+}
+
+/* ---- all of it ------------------------------------------------------------------------------- */
+
+static enum lap_status try_one(
+	struct bench *b, struct test t, enum output output, struct lap_error *err)
+{
+	struct text name = {0};
+	bool fits = true;
+	if (t.n_prompt)
+		fits = text_printf(&name, "pp%u", (unsigned)t.n_prompt);
+	if (t.n_gen)
+		fits = fits && text_printf(&name, "%stg%u", name.n ? "+" : "", (unsigned)t.n_gen);
+	if (t.n_parallel > 1)
+		fits = fits && text_printf(&name, " np%u", (unsigned)t.n_parallel);
+	if (t.n_depth)
+		fits = fits && text_printf(&name, " @ d%u", (unsigned)t.n_depth);
+	snprintf(t.name, sizeof t.name, "%s", name.data ? name.data : "");
+	text_free(&name);
+	if (!fits)
+		return fail_memory(err, "a name", sizeof t.name);
+	enum lap_status status = measure(b, &t, err);
+	return status ? status : print_row(b, output, err);
+}
+
+static enum lap_status try_all(struct bench *b, enum output output, struct lap_error *err)
+{
+	enum lap_status status = LAP_OK;
+	for (uint32_t d = 0; d < b->depths.n; d++) {
+		struct test t = {.n_depth = b->depths.items[d], .n_parallel = 1};
+		for (uint32_t i = 0; i < b->prompts.n && !status; i++) {
+			t.n_prompt = b->prompts.items[i];
+			if (t.n_prompt)
+				status = try_one(b, t, output, err);
+		}
+		t.n_prompt = 0;
+		for (uint32_t i = 0; i < b->predicts.n && !status; i++)
+			for (uint32_t p = 0; p < b->parallel.n && !status; p++) {
+				t.n_gen = b->predicts.items[i];
+				t.n_parallel = b->parallel.items[p];
+				if (t.n_gen)
+					status = try_one(b, t, output, err);
+			}
+		t.n_parallel = 1;
+		for (uint32_t i = 0; i < b->both_prompt.n && !status; i++) {
+			t.n_prompt = b->both_prompt.items[i];
+			t.n_gen = b->both_predict.items[i];
+			status = try_one(b, t, output, err);
+		}
+	}
+	return status;
+}
+
+enum lap_status bench_speed(const struct options *o, struct lap_error *err)
+{
+	const enum output output = o->json ? OUTPUT_JSON : (enum output)o->bench_output;
+	struct bench *b = calloc(1, sizeof *b);
+	if (!b)
+		return fail_memory(err, "the measurements", sizeof *b);
+	b->o = o;
+	b->list = json_array();
+	enum lap_status status = parse_tests(b, err);
+	if (!status)
+		status = source_model(o, SOURCE_MODEL, &b->model, err);
+	if (!status)
+		status = bandwidth_measure(b->model->backend, &b->bandwidth, err);
+	if (!status) {
+		say("memory bandwidth: %.2f GB/s, read by the matrix-vector kernel with F32 "
+		    "weights, %s",
+			b->bandwidth.bytes_per_second * 1e-9, bytes_text(b->bandwidth.n_bytes));
+		status = try_all(b, output, err);
+	}
+	if (output == OUTPUT_JSON && (!status || interrupted())) {
+		enum lap_status printed = (enum lap_status)out_json(b->list);
+		b->list = NULL;
+		status = status ? status : printed;
+	}
+	json_decref(b->list);
+	lap_model_close(b->model);
+	free(b);
+	return status;
+}
