@@ -422,6 +422,20 @@ struct lap_generate_options {
 	const char *json_schema;
 	enum lap_overflow overflow;
 	uint32_t n_keep; /* tokens from the start that LAP_OVERFLOW_SHIFT keeps */
+
+	/* Speculation: the tokens that come next are guessed, up to n_draft of them, and one step verifies
+	 * them all (Leviathan et al. 2023, Chen et al. 2023).  What is generated is distributed as without;
+	 * guesses that are certain (n-grams, a greedy draft) and temperature 0 give the very same tokens.
+	 * Steps take turns with the host. */
+	uint32_t n_draft; /* at most the session's n_draft; 0: no speculation */
+	bool draft_ngram; /* guesses that the text repeats what followed its last tokens before */
+	/* Of another model with the same vocabulary (LAP_USAGE says what differs), or of the same; with at
+	 * least as many sequences as this one, and nobody else's while generating.  With draft_ngram it
+	 * guesses where the text does not.  May be NULL. */
+	struct lap_session *draft;
+	const struct lap_sampling
+		*draft_sampling; /* how the draft model draws; NULL: as the request.
+	                                              Its seed is not used. */
 };
 
 /* Counters and times of one call. */
@@ -437,12 +451,13 @@ struct lap_generation {
 	double host_thread_seconds; /* CPU time of the calling thread */
 	uint32_t prefill_recordings, decode_recordings;    /* made by the session so far */
 	uint32_t submits, prefill_submits, decode_submits; /* of this call */
-	uint32_t waits;        /* of this call: how often the host waited for the device */
-	uint32_t n_shifts;     /* how often the context was shifted or cropped */
-	bool on_host;          /* tokens were drawn by the host, one step a submit */
-	uint64_t step_bytes;   /* weights and KV that the last decode step read */
-	uint64_t device_bytes; /* device memory held by model and session */
-	size_t kv_tokens;      /* tokens of this sequence in the KV cache now */
+	uint32_t waits;               /* of this call: how often the host waited for the device */
+	uint32_t n_shifts;            /* how often the context was shifted or cropped */
+	bool on_host;                 /* tokens were drawn by the host, one step a submit */
+	size_t n_drafted, n_accepted; /* guesses that steps verified, and those that were right */
+	uint64_t step_bytes;          /* weights and KV that the last decode step read */
+	uint64_t device_bytes;        /* device memory held by model and session */
+	size_t kv_tokens;             /* tokens of this sequence in the KV cache now */
 };
 
 struct lap_top {

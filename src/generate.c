@@ -390,24 +390,47 @@ static bool any_needs_host(const struct batch *b)
 	return false;
 }
 
+/* Rows of a step that each sequence may have. */
+static uint32_t rows_each(const struct batch *b)
+{
+	return b->s->max_rows / n_in(b, PHASE_DECODE);
+}
+
+/* What follows the last tokens, as far as that is guessed at. */
+static enum lap_status guess(struct batch *b, struct lap_error *err)
+{
+	struct draft *drafts[MAX_SEQUENCES];
+	const uint32_t most = rows_each(b);
+	uint32_t n = 0;
+	for (uint32_t i = 0; i < b->s->n_seq; i++)
+		if (is_in(&b->slots[i], PHASE_DECODE) && b->slots[i].draft)
+			drafts[n++] = slot_ask(&b->slots[i], most);
+	return drafts_run(drafts, n, &b->s->cancelled, err);
+}
+
+/* A position for each sequence that decodes, before guesses take any: one without fails alone. */
+static void reserve_last(struct batch *b)
+{
+	for (uint32_t i = 0; i < b->s->n_seq; i++) {
+		struct slot *slot = &b->slots[i];
+		const uint32_t at = slot->t->n_past;
+		if (is_in(slot, PHASE_DECODE) && timeline_reserve(b->s, slot->t, at + 1) <= at)
+			slot_fail_full(slot);
+	}
+}
+
 /* Rows of all sequences that decode, those of one together; n_rows[i]: of slot i. */
 static uint32_t collect_rows(struct batch *b, struct step_row *rows, uint32_t n_rows[MAX_SEQUENCES])
 {
 	struct lap_session *s = b->s;
-	uint32_t n = 0, n_slots = n_in(b, PHASE_DECODE);
+	const uint32_t most = rows_each(b);
+	uint32_t n = 0;
 	for (uint32_t i = 0; i < s->n_seq; i++) {
 		struct slot *slot = &b->slots[i];
-		n_rows[i] = 0;
-		if (!is_in(slot, PHASE_DECODE))
-			continue;
 		const uint32_t at = slot->t->n_past;
-		n_slots--;
-		n_rows[i] = slot_rows(slot, rows + n, s->max_rows - n - n_slots);
-		uint32_t room = timeline_reserve(s, slot->t, at + n_rows[i]) - at;
-		if (room == 0)
-			slot_fail_full(slot);
-		if (room < n_rows[i])
-			n_rows[i] = room;
+		n_rows[i] = is_in(slot, PHASE_DECODE) ? slot_rows(slot, rows + n, most) : 0;
+		if (n_rows[i] > 1) /* guesses that find no room are left out */
+			n_rows[i] = timeline_reserve(s, slot->t, at + n_rows[i]) - at;
 		n += n_rows[i];
 	}
 	return n;
@@ -417,30 +440,21 @@ static uint32_t collect_rows(struct batch *b, struct step_row *rows, uint32_t n_
 static enum lap_status run_on_host(struct batch *b, struct lap_error *err)
 {
 	struct lap_session *s = b->s;
-	const size_t n_vocab = s->m->info.n_vocab;
 	struct step_row rows[MAX_STEP_ROWS];
 	uint32_t n_rows[MAX_SEQUENCES];
-	uint64_t ticket;
-	if (!s->host_logits)
-		s->host_logits = array_alloc((s->max_rows + 1) * n_vocab, sizeof(float));
-	if (!s->host_logits)
-		return fail_memory(err, "logits", (s->max_rows + 1) * n_vocab * sizeof(float));
-	const uint32_t n = collect_rows(b, rows, n_rows);
-	if (n == 0)
+	const float *logits = NULL;
+	reserve_last(b);
+	if (n_in(b, PHASE_DECODE) == 0)
 		return LAP_OK;
-	enum lap_status status = session_set_step(s, STEP_LOGITS, rows, n, err);
+	enum lap_status status = guess(b, err);
 	if (!status)
-		status = session_submit(s, 1, &ticket, err);
-	if (!status)
-		status = session_wait(s, ticket, err);
-	if (!status)
-		status = session_read_logits(s, 0, n, s->host_logits, err);
-	const float *logits = s->host_logits;
-	for (uint32_t i = 0; i < s->n_seq && !status; i++) {
-		if (n_rows[i])
+		status = session_compute_logits(
+			s, rows, collect_rows(b, rows, n_rows), &logits, err);
+	for (uint32_t i = 0; i < s->n_seq && !status; i++)
+		if (n_rows[i]) {
 			status = slot_take_logits(&b->slots[i], logits, n_rows[i], err);
-		logits += n_rows[i] * n_vocab;
-	}
+			logits += (size_t)n_rows[i] * s->m->info.n_vocab;
+		}
 	return status;
 }
 

@@ -99,6 +99,8 @@ static enum lap_status check(
 		status = fail(err, LAP_USAGE, "a grammar needs a model with a vocabulary");
 	if (!status)
 		status = constraint_check(o, err);
+	if (!status)
+		status = draft_check(s, o, err);
 	if (!status && o->overflow == LAP_OVERFLOW_SHIFT)
 		status = session_can_shift(s, err);
 	if (!status && o->overflow == LAP_OVERFLOW_SHIFT && o->n_keep + 2 > s->n_ctx)
@@ -156,7 +158,7 @@ static enum lap_status set_sampling(
 	const struct lap_session *s = slot->s;
 	const uint32_t n_vocab = s->m->info.n_vocab;
 	struct sequence *q = &slot->sequence;
-	if (sampler_chain_needed(sampling)) {
+	if (sampler_chain_needed(sampling) || (slot->draft && slot->draft->chain)) {
 		slot->request->result.on_host = true;
 		enum lap_status status =
 			sampler_chain_create(sampling, n_vocab, s->n_ctx, &slot->chain, err);
@@ -188,7 +190,14 @@ static enum lap_status set_sequence(struct slot *slot, struct lap_error *err)
 		sampling.repeat_penalty = 1;
 	slot->request->result.seed = sampling.seed;
 	slot->sequence = (struct sequence){.n_ctx = slot->s->n_ctx, .n_top = slot->o->n_top};
-	enum lap_status status = set_sampling(slot, &sampling, err);
+	enum lap_status status = LAP_OK;
+	if (slot->o->n_draft) {
+		slot->request->result.on_host = true;
+		status = draft_create(&slot->draft, slot->seq, slot->o, &sampling, slot->tokens,
+			slot->n_prefill + 1, err);
+	}
+	if (!status)
+		status = set_sampling(slot, &sampling, err);
 	return status ? status : set_stops(slot, err);
 }
 
@@ -375,6 +384,8 @@ void slot_close(struct slot *slot)
 	slot->t->busy = false;
 	constraint_destroy(slot->constraint);
 	slot->constraint = NULL;
+	draft_destroy(slot->draft);
+	slot->draft = NULL;
 	sampler_chain_destroy(slot->chain);
 	candidates_free(&slot->candidates);
 	free(slot->mask);
@@ -526,15 +537,42 @@ enum lap_status slot_take_ready(struct slot *slot, uint32_t n_steps, struct lap_
 
 bool slot_needs_host(const struct slot *slot)
 {
-	return slot->chain != NULL;
+	return slot->chain || slot->draft;
+}
+
+/* Rows that can each give a token, at least 1. */
+static uint32_t useful_rows(const struct slot *slot, uint32_t most)
+{
+	const uint32_t room = slot->s->n_ctx - slot->t->n_past;
+	const uint64_t left = slot_left(slot);
+	if (most > slot->o->n_draft + 1)
+		most = slot->o->n_draft + 1;
+	if (most > room)
+		most = room;
+	return most < left ? most : (uint32_t)left;
+}
+
+struct draft *slot_ask(struct slot *slot, uint32_t most)
+{
+	struct timeline *t = slot->t;
+	t->tokens[t->n_past] = slot->last;
+	draft_ask(slot->draft, t->tokens, t->n_past + 1, slot->draw_offset,
+		useful_rows(slot, most) - 1);
+	if (slot->n_generated == 0) /* the first token does not wait for another model's prompt */
+		slot->draft->n_wanted = 0;
+	return slot->draft;
 }
 
 uint32_t slot_rows(struct slot *slot, struct step_row *rows, uint32_t most)
 {
-	(void)most;
-	rows[0] = (struct step_row){(uint32_t)slot->last, slot->t->n_past, slot->seq, 0};
+	const struct draft *d = slot->draft;
+	const uint32_t pos = slot->t->n_past;
+	uint32_t n = 1;
+	rows[0] = (struct step_row){(uint32_t)slot->last, pos, slot->seq, 0};
+	for (; d && n <= d->n && n < most; n++)
+		rows[n] = (struct step_row){(uint32_t)d->tokens[n - 1], pos + n, slot->seq, 0};
 	slot->on_device = false;
-	return 1;
+	return n;
 }
 
 /* What may not be drawn now, as a mask for the chain; NULL: everything may. */
@@ -563,8 +601,10 @@ static enum lap_status host_mask(struct slot *slot, const uint32_t **mask, struc
 	return LAP_OK;
 }
 
+/* `guess` was drawn from *q; NULL: there is none, or it is certain. */
 static enum lap_status draw_by_chain(struct slot *slot, const float *logits,
-	struct ring_entry *entry, struct top_token *top, struct lap_error *err)
+	const struct candidates *q, int32_t guess, struct ring_entry *entry, struct top_token *top,
+	struct lap_error *err)
 {
 	struct timeline *t = slot->t;
 	const uint32_t pos = t->n_past + slot->draw_offset;
@@ -581,8 +621,10 @@ static enum lap_status draw_by_chain(struct slot *slot, const float *logits,
 		entry->error = 1;
 	if (status)
 		return status == LAP_ERROR ? LAP_OK : status;
-	sampler_chain_random(slot->chain, pos, SAMPLER_DRAW, random);
-	const struct sample_result drawn = candidates_draw(&slot->candidates, random);
+	sampler_chain_random(slot->chain, pos, q ? DRAFT_VERDICT : SAMPLER_DRAW, random);
+	const struct sample_result drawn = q
+		? draft_accept(&slot->candidates, q, (uint32_t)guess, random)
+		: candidates_draw(&slot->candidates, random);
 	sampler_chain_accept(slot->chain, &slot->candidates, drawn.token);
 	*entry = (struct ring_entry){.token = drawn.token, .log_prob = drawn.log_prob};
 	uint32_t n = sampler_chain_best(slot->chain, slot->o->n_top, best);
@@ -623,21 +665,46 @@ static enum lap_status draw_as_step(struct slot *slot, const float *logits,
 	return LAP_OK;
 }
 
-enum lap_status slot_take_logits(
-	struct slot *slot, const float *logits, uint32_t n_rows, struct lap_error *err)
+/* The token of a row; *right: it is the guess (-1: none). */
+static enum lap_status take_row(struct slot *slot, const float *logits, const struct candidates *q,
+	int32_t guess, bool *right, struct lap_error *err)
 {
 	struct ring_entry entry = {0};
 	struct top_token top[MAX_TOP];
 	enum lap_status status = LAP_OK;
-	(void)n_rows;
 	slot->t->tokens[slot->t->n_past] = slot->last; /* history of the draw */
 	if (slot->chain)
-		status = draw_by_chain(slot, logits, &entry, top, err);
+		status = draw_by_chain(slot, logits, q, guess, &entry, top, err);
 	else
 		status = draw_as_step(slot, logits, &entry, top, err);
+	*right = !status && slot->phase == PHASE_DECODE && !entry.error &&
+		(int32_t)entry.token == guess;
 	if (status || slot->phase == PHASE_ENDED)
 		return status;
 	return take(slot, &entry, slot->o->n_top ? top : NULL, err);
+}
+
+enum lap_status slot_take_logits(
+	struct slot *slot, const float *logits, uint32_t n_rows, struct lap_error *err)
+{
+	const struct draft *d = slot->draft;
+	struct lap_generation *r = &slot->request->result;
+	uint32_t n_right = 0;
+	bool right = true;
+	enum lap_status status = LAP_OK;
+	for (uint32_t i = 0; i < n_rows && right && !status && slot->phase == PHASE_DECODE; i++) {
+		const bool guessed = i + 1 < n_rows;
+		status = take_row(slot, logits + (size_t)i * slot->s->m->info.n_vocab,
+			guessed ? draft_q(d, i) : NULL, guessed ? d->tokens[i] : -1, &right, err);
+		n_right += right;
+	}
+	if (!d || status)
+		return status;
+	r->n_drafted += n_rows - 1;
+	r->n_accepted += n_right;
+	draft_settle(slot->draft, n_right, slot->last);
+	timeline_truncate(slot->s, slot->t, slot->t->n_past); /* others may need the blocks */
+	return LAP_OK;
 }
 
 /* ---- a full context -------------------------------------------------------------------------- */
@@ -653,6 +720,8 @@ static enum lap_status shift(struct slot *slot, struct lap_error *err)
 		n_keep = 1;
 	uint32_t n_discard = (t->n_past - n_keep + 1) / 2;
 	slot->draw_offset += n_discard;
+	if (slot->draft)
+		draft_shift(slot->draft, t->tokens, t->n_past, n_keep, n_discard);
 	return timeline_shift(slot->s, t, n_keep, n_discard, err);
 }
 

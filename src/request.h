@@ -4,6 +4,7 @@
 #ifndef LAPILLI_REQUEST_H
 #define LAPILLI_REQUEST_H
 
+#include "draft.h"
 #include "sampler_chain.h"
 #include "session.h"
 #include "stops.h"
@@ -31,11 +32,12 @@ struct slot {
 	uint64_t n_target, n_generated;
 
 	/* the sequence as the device has it */
-	struct sequence sequence;     /* parameters, as they were at the start */
-	struct sampler_chain *chain;  /* NULL: the recorded step can draw all that is asked for */
-	struct candidates candidates; /* of the chain's last draw */
+	struct sequence sequence;      /* parameters, as they were at the start */
+	struct sampler_chain *chain;   /* NULL: the recorded step can draw all that is asked for */
+	struct candidates candidates;  /* of the chain's last draw */
 	struct constraint *constraint; /* NULL: no grammar */
 	uint32_t *mask;                /* [MASK_WORDS]: bans, for the chain */
+	struct draft *draft;           /* NULL: no speculation */
 	uint32_t draw_offset;
 	bool on_device;     /* and its history */
 	uint32_t n_ahead;   /* steps submitted whose tokens were not taken yet */
@@ -69,10 +71,15 @@ bool slot_needs_steps(const struct slot *slot);
 /* Its tokens are drawn on the host: its steps, and those of the others with it, are STEP_LOGITS. */
 bool slot_needs_host(const struct slot *slot);
 
-/* The rows of its next STEP_LOGITS, at most `most` of them; returns how many. */
+/* Asks its draft, which it has, for guesses that fit in a step with at most `most` rows of this slot. */
+struct draft *slot_ask(struct slot *slot, uint32_t most);
+
+/* The rows of its next STEP_LOGITS, at most `most` of them; returns how many: `last`, and the guesses at the
+ * positions behind it. */
 uint32_t slot_rows(struct slot *slot, struct step_row *rows, uint32_t most);
 
-/* Draws from the logits of those rows, logits[n_rows][n_vocab]. */
+/* Draws from the logits of the first n_rows of those rows, logits[n_rows][n_vocab], as long as what is
+ * drawn is the guess that the next row is of. */
 enum lap_status slot_take_logits(
 	struct slot *slot, const float *logits, uint32_t n_rows, struct lap_error *err);
 

@@ -749,6 +749,27 @@ enum lap_status session_submit(
 	return status;
 }
 
+enum lap_status session_compute_logits(struct lap_session *s, const struct step_row *rows,
+	uint32_t n, const float **logits, struct lap_error *err)
+{
+	const size_t n_floats = ((size_t)s->max_rows + 1) * s->m->info.n_vocab;
+	uint64_t ticket;
+	if (!s->host_logits)
+		s->host_logits = array_alloc(n_floats, sizeof(float));
+	if (!s->host_logits)
+		return fail_memory(err, "logits", n_floats * sizeof(float));
+	enum lap_status status = session_set_step(s, STEP_LOGITS, rows, n, err);
+	if (!status)
+		status = session_submit(s, 1, &ticket, err);
+	if (!status)
+		status = session_wait(s, ticket, err);
+	if (!status && logits) {
+		*logits = s->host_logits;
+		status = session_read_logits(s, 0, n, s->host_logits, err);
+	}
+	return status;
+}
+
 enum lap_status session_step(
 	struct lap_session *s, int32_t token, float *logits, struct lap_error *err)
 {

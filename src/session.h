@@ -157,6 +157,11 @@ enum lap_status session_wait(struct lap_session *s, uint64_t ticket, struct lap_
 enum lap_status session_read_logits(
 	struct lap_session *s, uint32_t first, uint32_t n, float *logits, struct lap_error *err);
 
+/* One decode step with these rows, as session_set_step takes them, whose logits are left to the host:
+ * *logits [n][n_vocab], the session's until its next step; NULL: not wanted. */
+enum lap_status session_compute_logits(struct lap_session *s, const struct step_row *rows,
+	uint32_t n, const float **logits, struct lap_error *err);
+
 /* One decode step of the first timeline on a given token, for tests and validation: logits[n_vocab]. */
 enum lap_status session_step(
 	struct lap_session *s, int32_t token, float *logits, struct lap_error *err);

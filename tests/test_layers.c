@@ -29,6 +29,7 @@ static const struct room {
 	{"src/blocks.", 60, "session"},
 	{"src/stops.", 60, "session"},
 	{"src/request.", 60, "session"},
+	{"src/draft.", 60, "session"},
 	{"src/generate.", 60, "session"},
 	{"src/engine.", 60, "session"},
 	{"src/constraint.", 60, "session"},
