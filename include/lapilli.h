@@ -508,6 +508,54 @@ struct lap_request {
 LAP_API enum lap_status lap_generate_batch(
 	struct lap_session *session, struct lap_request *requests, size_t n, struct lap_error *err);
 
+/* ---- beam search ----------------------------------------------------------------------------- */
+
+/* When a search is over: FALSE, when n_beams are finished and the best running beam, its score taken at its
+ * length now, is no better than the worst of them.  TRUE, as soon as n_beams are finished.  NEVER, as FALSE,
+ * but with a length penalty above 0 the running beam's score is taken at the most tokens it may get. */
+enum lap_early_stopping {
+	LAP_EARLY_STOPPING_FALSE,
+	LAP_EARLY_STOPPING_TRUE,
+	LAP_EARLY_STOPPING_NEVER,
+};
+
+/* NULL stands for as many beams as the session has sequences, and a length penalty of 1. */
+struct lap_beam_options {
+	uint32_t n_beams; /* at most the session's n_seq, and with the tokens that end at most its
+	                     n_top; 0: n_seq */
+	float length_penalty; /* A in score = sum of log-probabilities / n^A, n counting the generated
+	                         tokens and the one that ends them: 0 the sum, 1 the mean; larger
+	                         ones favour longer texts, as sums are negative */
+	enum lap_early_stopping early_stopping;
+	uint32_t n_return;   /* results, at most n_beams; 0: 1 */
+	int64_t n_predict;   /* tokens at most; 0 or LAP_UNTIL_END: what the context has room for */
+	uint32_t min_tokens; /* before so many are generated no beam ends */
+	bool ignore_eos;     /* the model's end tokens do not end a beam */
+	/* They end a beam as the model's own end tokens do, at most 32 with those. */
+	const int32_t *stop_tokens;
+	size_t n_stop_tokens;
+	double max_seconds; /* 0: no limit */
+};
+
+struct lap_beam {
+	const int32_t *tokens; /* generated ones, that which ended the beam among them */
+	size_t n;
+	float log_prob, score;  /* the sum, and what it is ranked by */
+	enum lap_finish finish; /* STOP: an end token */
+};
+
+/* Continues a prompt with the likeliest texts, as Hugging Face's generate does with num_beams and without
+ * sampling: in each step the best continuations of all beams by the sum of their log-probabilities go on;
+ * one that ends goes to the finished set when it is among the n_beams best of the step.  What still runs
+ * at n_predict tokens is finished too.  Ties: the earlier beam, then the lower token.
+ * *beams: n results, best first (fewer than n_return where fewer are finished), with their tokens
+ * in one piece: release with lap_free.  `result` may be NULL.  Cancelled: the beams so far.
+ * LAP_USAGE: a prompt or option out of range, no room in the KV cache for all beams; LAP_ERROR when the
+ * logits are not numbers. */
+LAP_API enum lap_status lap_beam_search(struct lap_session *session, const int32_t *prompt,
+	size_t n, const struct lap_beam_options *options, struct lap_beam **beams, size_t *n_beams,
+	struct lap_generation *result, struct lap_error *err);
+
 /* ---- about this build ------------------------------------------------------------------------ */
 
 LAP_API const char *lap_version(void);

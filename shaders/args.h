@@ -141,7 +141,7 @@ struct sequence {
 	u32 done;
 	u32 error;           /* 1: the logits held a NaN */
 	u32 cancel;          /* set by the host at any time */
-	u32 reserved;
+	f32 beam_score;      /* of its tokens so far: see beam_select_args */
 };
 
 struct ring_entry {
@@ -162,6 +162,20 @@ struct sample_result {
 struct top_token {
 	u32 token;
 	f32 log_prob; /* as in ring_entry */
+};
+
+/* A way to go on from a step of beam search. */
+struct beam_candidate {
+	u32 row, token; /* the row of the step that it continues, and with what */
+	f32 score;      /* beam_score of the row's sequence + log-probability of the token */
+	u32 reserved;
+};
+
+/* What beam_select leaves, in a buffer: this, then beam_candidate[n], best first. */
+struct beam_choice {
+	u32 n;
+	u32 error; /* 1: a logit of one of the rows is NaN */
+	u32 reserved[2];
 };
 
 /* The history of a sequence, in a buffer: token[n_ctx] by position (prompt and generated), then
@@ -350,6 +364,16 @@ struct sample_args {
 	u32 history_stride; /* words of a sequence's history */
 	u32 n_ctx;          /* of them, tokens by position; counts follow */
 	u32 n_top;          /* that tops has room for; 0: tops is not written */
+};
+
+#define MAX_BEAM_ROWS 32 /* of a step whose candidates beam_select merges */
+
+/* Merges what sample listed for each row of the step into one list by score, largest first; of equal ones
+ * the lower row comes first, then the lower token.  A token that stops (sequence.stop) is left out while
+ * the sequence's n_forbid_left is not 0.
+ * buffers: choice (beam_choice), results, tops, sequences, step */
+struct beam_select_args {
+	u32 n_top; /* of tops */
 };
 
 /* Appends each row's token to the ring and history, tests the stop rules, advances the step, and

@@ -354,6 +354,11 @@ static const struct check_case cases[] = {
 	{KERNEL_sample, 40, .n_out = 1000, .pos = 20},
 	{KERNEL_sample, 3, .n_out = 32003, .pos = 3},
 
+	{KERNEL_beam_select, 1, .n_out = 3, .flags = SMALL},
+	{KERNEL_beam_select, 5, .n_out = 100, .pos = 20, .flags = SMALL},
+	{KERNEL_beam_select, 9, .n_out = 8, .pos = 3, .flags = SMALL},
+	{KERNEL_beam_select, 32, .n_out = 1000, .pos = 30},
+
 	{KERNEL_control, 1, .n_out = 100, .pos = 3, .flags = SMALL},
 	{KERNEL_control, 5, .n_out = 100, .pos = 20, .flags = SMALL},
 	{KERNEL_control, 200, .n_out = 1000, .pos = 30},
@@ -876,6 +881,7 @@ static void (*const builders[N_KERNELS])(struct side *s, const struct step_row *
 	[KERNEL_kv_copy] = build_kv_copy,
 	[KERNEL_kv_shift] = build_kv_shift,
 	[KERNEL_sample] = build_sample,
+	[KERNEL_beam_select] = build_beam_select,
 	[KERNEL_control] = build_control,
 };
 
@@ -887,7 +893,8 @@ static void make_rows(struct side *s, struct step_row *rows)
 {
 	const struct check_case *c = s->c;
 	bool decode = c->kernel == KERNEL_attn_decode || c->kernel == KERNEL_attn_reduce ||
-		c->kernel == KERNEL_sample || c->kernel == KERNEL_control;
+		c->kernel == KERNEL_sample || c->kernel == KERNEL_beam_select ||
+		c->kernel == KERNEL_control;
 	for (uint32_t i = 0; i < c->n_rows; i++) {
 		rows[i] = (struct step_row){.pos = c->pos + i, .seq = 1};
 		if (decode)
@@ -910,7 +917,8 @@ static void side_build(struct side *s)
 	}
 	bool decode = s->c->kernel == KERNEL_matvec || s->c->kernel == KERNEL_expert_matvec ||
 		s->c->kernel == KERNEL_attn_decode || s->c->kernel == KERNEL_attn_reduce ||
-		s->c->kernel == KERNEL_sample || s->c->kernel == KERNEL_control;
+		s->c->kernel == KERNEL_sample || s->c->kernel == KERNEL_beam_select ||
+		s->c->kernel == KERNEL_control;
 	s->plan.role = decode ? ROLE_DECODE : ROLE_PREFILL;
 	s->plan.max_rows = side_room(s);
 	s->plan.layer = -1;

@@ -120,7 +120,8 @@ static struct extent extent_of(const struct op *op, uint32_t i, const struct ste
 		return i == 0 || i == 2
 			? (struct extent){1, 0, op->buffers[i].n_bytes / 4, ELEMENT_WORD, 0}
 			: none;
-	case KERNEL_kv_copy: /* of no step */
+	case KERNEL_beam_select: /* of no step that validation runs */
+	case KERNEL_kv_copy:
 	case KERNEL_kv_shift:
 		return none;
 	case N_KERNELS:

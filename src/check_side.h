@@ -137,6 +137,9 @@ void build_moe_tiles(struct side *s, const struct step_row *rows);
 void build_expert_matmul(struct side *s, const struct step_row *rows);
 void build_expert_sum(struct side *s, const struct step_row *rows);
 
+/* check_beams.c */
+void build_beam_select(struct side *s, const struct step_row *rows);
+
 /* Builders of the kernels that move a KV cache: check_kv.c. */
 void build_kv_copy(struct side *s, const struct step_row *rows);
 void build_kv_shift(struct side *s, const struct step_row *rows);

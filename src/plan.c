@@ -529,6 +529,22 @@ void plan_sample(struct plan *p, struct rows logits, const struct tail *tail)
 		});
 }
 
+void plan_beam_select(struct plan *p, const struct tail *tail)
+{
+	assert(tail->n_top > 0 && tail->n_top <= MAX_TOP && p->max_rows <= MAX_BEAM_ROWS);
+	assert(tail->choice.n_bytes >= sizeof(struct beam_choice) +
+			(uint64_t)p->max_rows * tail->n_top * sizeof(struct beam_candidate));
+	plan_append(p,
+		(struct op){
+			.kernel = KERNEL_beam_select,
+			.n_outputs = 1,
+			.rule = SIZE_ONE,
+			.buffers = {tail->choice, tail->results, tail->tops, tail->sequences,
+				p->step},
+			.args.beam_select = {.n_top = tail->n_top},
+		});
+}
+
 void plan_control(struct plan *p, uint32_t n_vocab, const struct tail *tail)
 {
 	plan_append(p,

@@ -206,9 +206,13 @@ struct tail {
 	struct view history;   /* u32 [n_seq][HISTORY_WORDS(n_ctx, n_vocab)] */
 	struct view tops;      /* top_token [n_seq][RING_ENTRIES][n_top] */
 	uint32_t n_ctx, n_top; /* n_top 0: there are no tops */
+	struct view choice;    /* beam_choice, beam_candidate [max_rows][n_top] */
 };
 
 void plan_sample(struct plan *p, struct rows logits, const struct tail *tail);
+/* choice = the candidates of all rows in the order of their scores; behind plan_sample.  At most
+ * MAX_BEAM_ROWS rows, n_top > 0. */
+void plan_beam_select(struct plan *p, const struct tail *tail);
 void plan_control(struct plan *p, uint32_t n_vocab, const struct tail *tail);
 
 /* Copies blocks of a layer's cache; the plan's step holds copy_rows. */

@@ -102,6 +102,7 @@ static enum lap_status fill(struct lap_session *s, struct lap_error *err)
 	s->sequences = b->ops->buffer_map(s->tail.sequences.buffer);
 	s->ring = b->ops->buffer_map(s->tail.ring.buffer);
 	s->tops = s->n_top ? b->ops->buffer_map(s->tail.tops.buffer) : NULL;
+	s->choice = s->n_top ? b->ops->buffer_map(s->tail.choice.buffer) : NULL;
 	for (uint32_t i = 0; i < s->n_groups; i++)
 		place_prepared(s, &s->prefill[i]);
 	for (uint32_t kind = 0; kind < N_STEP_KINDS; kind++)
@@ -380,6 +381,34 @@ void timeline_fork(
 	to->used = ++s->n_uses;
 }
 
+void session_reorder(
+	struct lap_session *s, uint32_t *seq, uint32_t n, const uint32_t *parents, uint32_t n_next)
+{
+	const uint32_t none = UINT32_MAX;
+	uint32_t next[MAX_SEQUENCES], spare = 0;
+	bool taken[MAX_SEQUENCES] = {false};
+	assert(n_next <= n && n <= MAX_SEQUENCES);
+	for (uint32_t i = 0; i < n_next; i++) {
+		next[i] = taken[parents[i]] ? none : seq[parents[i]];
+		taken[parents[i]] = true;
+	}
+	for (uint32_t i = 0; i < n; i++) {
+		if (i < n_next && next[i] != none)
+			continue;
+		while (taken[spare])
+			spare++;
+		taken[spare] = true;
+		next[i] = seq[spare];
+		struct timeline *t = &s->timelines[next[i]];
+		timeline_truncate(s, t, 0);
+		if (i < n_next) {
+			const struct timeline *from = &s->timelines[seq[parents[i]]];
+			timeline_fork(s, t, from, from->n_past);
+		}
+	}
+	memcpy(seq, next, n * sizeof(*seq));
+}
+
 /* ---- plans ---- */
 
 enum lap_status session_plan(struct lap_session *s, enum role role, enum step_kind kind,
@@ -398,6 +427,10 @@ enum lap_status session_plan(struct lap_session *s, enum role role, enum step_ki
 	if (decode && kind == STEP_DRAW) {
 		plan_sample(plan, s->activations.logits, &s->tail);
 		plan_control(plan, s->activations.logits.n, &s->tail);
+	}
+	if (decode && kind == STEP_BEAMS) {
+		plan_sample(plan, s->activations.logits, &s->tail);
+		plan_beam_select(plan, &s->tail);
 	}
 	if (!plan->out_of_memory)
 		return LAP_OK;
@@ -486,7 +519,7 @@ static enum lap_status run_once(
 
 /* ---- copies and shifts ---- */
 
-static enum lap_status flush_copies(struct lap_session *s, struct lap_error *err)
+enum lap_status session_copy_blocks(struct lap_session *s, struct lap_error *err)
 {
 	struct prepared *p = &s->copy;
 	enum lap_status status = LAP_OK;
@@ -553,13 +586,13 @@ enum lap_status timeline_shift(struct lap_session *s, struct timeline *t, uint32
 	for (uint32_t pos = n_keep; pos < n_keep + n_moved && !status; pos++)
 		if (pos == n_keep || pos % KV_BLOCK == 0) {
 			if (s->n_copies == MAX_COPIES)
-				status = flush_copies(s, err);
+				status = session_copy_blocks(s, err);
 			if (!status && !own(s, t, pos))
 				status = fail(err, LAP_USAGE,
 					"no block of the KV cache is left to shift a shared one");
 		}
 	if (!status)
-		status = flush_copies(s, err);
+		status = session_copy_blocks(s, err);
 	for (uint32_t i = 0; i < n_moved && !status;) {
 		uint32_t n = n_moved - i < s->n_batch ? n_moved - i : s->n_batch;
 		for (uint32_t j = 0; j < n; j++)
@@ -634,6 +667,21 @@ static enum lap_status fail_full(const struct lap_session *s, uint32_t n, struct
 		(unsigned)s->n_pool, (unsigned)n);
 }
 
+enum lap_status timeline_restore(struct lap_session *s, struct timeline *to, const int32_t *tokens,
+	uint32_t n, uint32_t first_window, struct lap_error *err)
+{
+	timeline_truncate(s, to, 0);
+	if (s->window.n_blocks)
+		to->window.first = to->window.n = first_window;
+	if (timeline_reserve(s, to, n) < n) {
+		timeline_truncate(s, to, 0);
+		return fail_full(s, n, err);
+	}
+	memcpy(to->tokens, tokens, n * sizeof(*tokens));
+	to->n_past = to->n_prefill = n;
+	return LAP_OK;
+}
+
 enum lap_status session_prefill_chunk(struct lap_session *s, struct timeline *t,
 	const int32_t *tokens, uint32_t n, uint32_t most, float *logits, uint32_t *n_done,
 	struct lap_error *err)
@@ -647,7 +695,7 @@ enum lap_status session_prefill_chunk(struct lap_session *s, struct timeline *t,
 	n = chunk_size(s, n < most ? n : most);
 	if (timeline_reserve(s, t, t->n_past + n) < t->n_past + n)
 		return fail_full(s, n, err);
-	status = flush_copies(s, err);
+	status = session_copy_blocks(s, err);
 	if (status)
 		return status;
 	for (uint32_t i = 0; i < n; i++)
@@ -728,7 +776,7 @@ enum lap_status session_set_step(struct lap_session *s, enum step_kind kind,
 	assert(n > 0 && n <= s->max_rows);
 	enum lap_status status = prepare_decode(s, kind, bucket, err);
 	if (!status)
-		status = flush_copies(s, err);
+		status = session_copy_blocks(s, err);
 	if (status)
 		return status;
 	for (uint32_t i = 0; i < n; i++)

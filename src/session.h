@@ -20,6 +20,7 @@
 #define MAX_COPIES          64 /* blocks copied in one step */
 
 static_assert(MAX_SEQUENCES <= MAX_STEP_ROWS, "every sequence may have a row");
+static_assert(MAX_STEP_ROWS <= MAX_BEAM_ROWS, "every row may be a beam");
 
 /* A recorded plan with the step it reads. */
 struct prepared {
@@ -32,6 +33,7 @@ struct prepared {
 enum step_kind {
 	STEP_DRAW,   /* draws tokens and goes on to the next positions */
 	STEP_LOGITS, /* leaves them to the host */
+	STEP_BEAMS,  /* lists the best ways to go on in tail.choice; needs n_top */
 	N_STEP_KINDS
 };
 
@@ -78,10 +80,11 @@ struct lap_session {
 	struct kv_cache kv;
 	struct step_buffers step_buffers;
 	struct tail tail;
-	struct view steps, sizes;      /* of all prepared plans */
-	struct sequence *sequences;    /* [n_seq], mapped */
-	const struct ring_entry *ring; /* [n_seq][RING_ENTRIES], mapped */
-	const struct top_token *tops;  /* [n_seq][RING_ENTRIES][n_top], mapped; NULL: none */
+	struct view steps, sizes;         /* of all prepared plans */
+	struct sequence *sequences;       /* [n_seq], mapped */
+	const struct ring_entry *ring;    /* [n_seq][RING_ENTRIES], mapped */
+	const struct beam_choice *choice; /* of the last STEP_BEAMS, mapped; NULL: no n_top */
+	const struct top_token *tops;     /* [n_seq][RING_ENTRIES][n_top], mapped; NULL: none */
 	struct prepared prefill[MAX_LAYER_GROUPS], copy, shift;
 	struct prepared decode[N_STEP_KINDS][N_BUCKETS];
 	uint32_t n_groups;                             /* of prefill */
@@ -116,6 +119,12 @@ uint32_t timeline_reserve(struct lap_session *s, struct timeline *t, uint32_t n_
 void timeline_fork(
 	struct lap_session *s, struct timeline *to, const struct timeline *from, uint32_t n);
 
+/* Of n timelines, whose numbers are in seq, the first n_next become continuations: number i of timeline
+ * seq[parents[i]] as it was.  seq is put in that order; a timeline that goes on keeps its blocks, its
+ * further continuations share them, those that are not needed hold nothing.  n <= MAX_SEQUENCES. */
+void session_reorder(
+	struct lap_session *s, uint32_t *seq, uint32_t n, const uint32_t *parents, uint32_t n_next);
+
 /* Lets go of what no position from n_past on can see. */
 void timeline_forget(struct lap_session *s, struct timeline *t);
 
@@ -130,6 +139,15 @@ enum lap_status timeline_shift(struct lap_session *s, struct timeline *t, uint32
 /* LAP_USAGE with the reason when positions of this model cannot be shifted. */
 enum lap_status session_can_shift(const struct lap_session *s, struct lap_error *err);
 
+/* Carries out copies of blocks that wait for the next step, before the host looks at blocks itself. */
+enum lap_status session_copy_blocks(struct lap_session *s, struct lap_error *err);
+
+/* `to` becomes a timeline of n tokens whose keys and values the caller writes: has blocks of its own for
+ * them, in layers with a window from block number first_window on.  n <= n_ctx.  On failure (LAP_USAGE: the
+ * pool ran out) it is empty. */
+enum lap_status timeline_restore(struct lap_session *s, struct timeline *to, const int32_t *tokens,
+	uint32_t n, uint32_t first_window, struct lap_error *err);
+
 /* ---- steps ---- */
 
 /* Computes the next tokens of a timeline, at most `most` of n in one chunk; *n_done: how many.
@@ -143,8 +161,8 @@ enum lap_status session_prefill(struct lap_session *s, struct timeline *t, const
 	uint32_t n, float *logits, struct lap_error *err);
 
 /* Sets the rows of the next decode step; room for their positions is reserved.  Nothing may be in
- * flight.  n <= max_rows.  With STEP_DRAW every row is of another sequence, and s->sequences as the
- * caller set them. */
+ * flight.  n <= max_rows.  With STEP_DRAW and STEP_BEAMS every row is of another sequence, and
+ * s->sequences as the caller set them. */
 enum lap_status session_set_step(struct lap_session *s, enum step_kind kind,
 	const struct step_row *rows, uint32_t n, struct lap_error *err);
 

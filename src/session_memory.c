@@ -275,6 +275,11 @@ static enum lap_status visit_step(struct lap_session *s, const struct visit *v)
 		{&s->tail.tops,
 			(uint64_t)s->n_seq * RING_ENTRIES * s->n_top * sizeof(struct top_token),
 			MEMORY_SHARED, "the best tokens", false},
+		{&s->tail.choice,
+			s->n_top ? sizeof(struct beam_choice) +
+					max_rows * s->n_top * sizeof(struct beam_candidate)
+				 : 0,
+			MEMORY_SHARED, "candidates of beams", false},
 		{&s->tail.history,
 			(uint64_t)s->n_seq * HISTORY_WORDS((uint64_t)s->n_ctx, h->n_vocab) *
 				sizeof(uint32_t),

@@ -37,7 +37,7 @@ struct collected {
 	size_t n_text;
 };
 
-static bool collect(void *user, const struct lap_token *token)
+static inline bool collect(void *user, const struct lap_token *token)
 {
 	struct collected *c = user;
 	c->n_bytes_last = token->n_bytes;

@@ -39,6 +39,58 @@ void cpu_sample(const struct op *op, const struct step_header *step)
 	}
 }
 
+/* ---- beams ----------------------------------------------------------------------------------- */
+
+static bool is_stop(const struct sequence *s, u32 token)
+{
+	for (u32 i = 0; i < s->n_stop; i++)
+		if (s->stop[i] == token)
+			return true;
+	return false;
+}
+
+static bool comes_before(const struct beam_candidate *a, const struct beam_candidate *b)
+{
+	if (a->score != b->score)
+		return a->score > b->score;
+	return a->row != b->row ? a->row < b->row : a->token < b->token;
+}
+
+/* Sorted as it is filled. */
+void cpu_beam_select(const struct op *op, const struct step_header *step)
+{
+	const u32 n_top = op->args.beam_select.n_top;
+	struct beam_choice *choice = cpu_pointer(&op->buffers[0]);
+	struct beam_candidate *best = (struct beam_candidate *)(choice + 1);
+	const struct sample_result *results = cpu_pointer(&op->buffers[1]);
+	const struct top_token *tops = cpu_pointer(&op->buffers[2]);
+	const struct sequence *sequences = cpu_pointer(&op->buffers[3]);
+	const struct step_row *rows = (const struct step_row *)(step + 1);
+
+	if (step->done)
+		return;
+	choice->n = choice->error = 0;
+	for (u32 row = 0; row < step->n_rows; row++) {
+		const u32 seq = rows[row].seq;
+		const struct sequence *s = &sequences[seq];
+		const size_t entry = (size_t)seq * RING_ENTRIES + s->n_sampled % RING_ENTRIES;
+		const struct top_token *top = tops + entry * n_top;
+		choice->error |= results[row].error != 0;
+		for (u32 i = 0; i < n_top && i < s->n_top && top[i].token != UINT32_MAX; i++) {
+			if (s->n_forbid_left != 0 && is_stop(s, top[i].token))
+				continue;
+			const struct beam_candidate c = {
+				row, top[i].token, s->beam_score + top[i].log_prob, 0};
+			u32 at = choice->n++;
+			for (; at > 0 && comes_before(&c, &best[at - 1]); at--)
+				best[at] = best[at - 1];
+			best[at] = c;
+		}
+	}
+}
+
+/* ---- control --------------------------------------------------------------------------------- */
+
 static void ring_append(
 	struct sequence *s, struct ring_entry *ring, const struct sample_result *result)
 {
@@ -71,10 +123,8 @@ static void history_append(const struct sequence *s, u32 *token, u32 n_ctx, u32 
 
 static bool sequence_ends(const struct sequence *s, u32 token, u32 pos)
 {
-	for (u32 i = 0; i < s->n_stop; i++)
-		if (s->stop[i] == token)
-			return true;
-	return s->n_left == 0 || pos >= s->n_ctx || *(const volatile u32 *)&s->cancel;
+	return is_stop(s, token) || s->n_left == 0 || pos >= s->n_ctx ||
+		*(const volatile u32 *)&s->cancel;
 }
 
 void cpu_control(const struct op *op, const struct step_header *step)
