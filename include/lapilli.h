@@ -294,6 +294,20 @@ LAP_API uint32_t lap_session_n_ctx(const struct lap_session *session);
 /* Forgets all tokens. */
 LAP_API void lap_session_clear(struct lap_session *session);
 
+/* Writes to a file what the session holds of its first sequence and computed as a prompt: tokens, and their
+ * keys and values.  By rename: a reader sees the old file or the new one.  LAP_USAGE when there is
+ * nothing, LAP_IO. */
+LAP_API enum lap_status lap_session_save(
+	struct lap_session *session, const char *path, struct lap_error *err);
+
+/* The first sequence becomes what such a file holds: a prompt that begins with its tokens is computed from
+ * there on, and gives the same bytes as without the file.  Refused with one line, and the session as it
+ * was: no such file, another format, damaged (LAP_IO); another version of Lapilli, another device,
+ * another model or one opened with other overrides, other KV types, more tokens than n_ctx (LAP_USAGE).
+ * When the device fails meanwhile the sequence is empty. */
+LAP_API enum lap_status lap_session_load(
+	struct lap_session *session, const char *path, struct lap_error *err);
+
 /* Appends n tokens and writes the logits after each: logits[n][n_vocab], float32.  The session must
  * have been created with logits_all.  LAP_USAGE when they do not fit in n_ctx. */
 LAP_API enum lap_status lap_session_logits(struct lap_session *session, const int32_t *tokens,

@@ -186,45 +186,57 @@ static bool write_all(int fd, const void *bytes, uint64_t n_bytes)
 	return true;
 }
 
+enum lap_status file_create(const char *path, struct file_writer *w, struct lap_error *err)
+{
+	struct stat st;
+	*w = (struct file_writer){.path = path};
+	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) /* a pipe or a device: no rename */
+		w->fd = open(path, O_WRONLY | O_CLOEXEC);
+	else if (!text_printf(&w->temporary, "%s.XXXXXX", path)) {
+		text_free(&w->temporary);
+		return fail_memory(err, path, 1);
+	} else
+		w->fd = mkstemp(w->temporary.data);
+	if (w->fd >= 0)
+		return LAP_OK;
+	int error = errno;
+	text_free(&w->temporary);
+	return fail(err, LAP_IO, "cannot write %s: %s", path, strerror(error));
+}
+
+void file_append(struct file_writer *w, const void *bytes, uint64_t n_bytes)
+{
+	if (!w->error && !write_all(w->fd, bytes, n_bytes))
+		w->error = errno;
+}
+
+enum lap_status file_close(struct file_writer *w, bool keep, struct lap_error *err)
+{
+	const char *temporary = w->temporary.data;
+	mode_t mask = umask(0);
+	umask(mask);
+	if (!w->error && temporary && fchmod(w->fd, 0666 & ~mask) != 0)
+		w->error = errno;
+	if (close(w->fd) != 0 && !w->error)
+		w->error = errno;
+	if (!w->error && keep && temporary && rename(temporary, w->path) != 0)
+		w->error = errno;
+	if ((w->error || !keep) && temporary)
+		unlink(temporary);
+	text_free(&w->temporary);
+	return w->error ? fail(err, LAP_IO, "cannot write %s: %s", w->path, strerror(w->error))
+			: LAP_OK;
+}
+
 enum lap_status file_write(
 	const char *path, const void *bytes, uint64_t n_bytes, struct lap_error *err)
 {
-	struct stat st;
-	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) { /* a pipe or a device: no rename */
-		int fd = open(path, O_WRONLY | O_CLOEXEC);
-		bool ok = fd >= 0 && write_all(fd, bytes, n_bytes);
-		int saved = errno;
-		if (fd >= 0 && close(fd) != 0 && ok) {
-			ok = false;
-			saved = errno;
-		}
-		return ok ? LAP_OK
-			  : fail(err, LAP_IO, "cannot write %s: %s", path, strerror(saved));
-	}
-	struct text temporary = {0};
-	if (!text_printf(&temporary, "%s.XXXXXX", path))
-		return fail_memory(err, path, 1);
-	int fd = mkstemp(temporary.data);
-	if (fd < 0) {
-		text_free(&temporary);
-		return fail(err, LAP_IO, "cannot write %s: %s", path, strerror(errno));
-	}
-	mode_t mask = umask(0);
-	umask(mask);
-	bool ok = write_all(fd, bytes, n_bytes) && fchmod(fd, 0666 & ~mask) == 0;
-	int saved = errno;
-	if (close(fd) != 0 && ok) {
-		ok = false;
-		saved = errno;
-	}
-	if (ok && rename(temporary.data, path) != 0) {
-		ok = false;
-		saved = errno;
-	}
-	if (!ok)
-		unlink(temporary.data);
-	text_free(&temporary);
-	return ok ? LAP_OK : fail(err, LAP_IO, "cannot write %s: %s", path, strerror(saved));
+	struct file_writer w;
+	enum lap_status status = file_create(path, &w, err);
+	if (status)
+		return status;
+	file_append(&w, bytes, n_bytes);
+	return file_close(&w, true, err);
 }
 
 static double read_clock(clockid_t id)

@@ -59,6 +59,18 @@ enum lap_status file_read(const char *path, struct text *out, struct lap_error *
 enum lap_status file_write(
 	const char *path, const void *bytes, uint64_t n_bytes, struct lap_error *err);
 
+/* The same in pieces.  The path must stay; a piece that cannot be written shows when the file is closed. */
+struct file_writer {
+	const char *path;
+	struct text temporary; /* empty: the path is no regular file and is written as it is */
+	int fd, error;
+};
+
+enum lap_status file_create(const char *path, struct file_writer *w, struct lap_error *err);
+void file_append(struct file_writer *w, const void *bytes, uint64_t n_bytes);
+/* keep: false leaves the path as it was. */
+enum lap_status file_close(struct file_writer *w, bool keep, struct lap_error *err);
+
 /* Seconds: a monotonic clock, the CPU time of this process over all threads, and of this thread. */
 double clock_seconds(void);
 double clock_cpu_seconds(void);

@@ -192,7 +192,7 @@ static enum lap_status set_rows(struct search *x, struct lap_error *err)
 			return fail(err, LAP_USAGE,
 				"the KV cache of %u tokens is full: no room for %u beams of %u "
 				"tokens; a larger -c, or fewer beams, would have it",
-				(unsigned)s->n_ctx, (unsigned)x->scorer.n_running,
+				(unsigned)s->n_pool, (unsigned)x->scorer.n_running,
 				(unsigned)t->n_past + 1);
 		set_sequence(x, i);
 	}
