@@ -1,7 +1,7 @@
 /* Beam search without a model: which of the candidates go on, which are finished, when it is over.
  *
  * The rules are those of generate with num_beams and do_sample=False in Hugging Face transformers
- * (generation/utils.py, _beam_search; for versions before 4.50 BeamSearchScorer).  Knows no sessions, and
+ * (generation/utils.py, _beam_search; BeamSearchScorer in older versions).  Knows no sessions, and
  * not where candidates come from. */
 #ifndef LAPILLI_BEAM_SCORER_H
 #define LAPILLI_BEAM_SCORER_H
