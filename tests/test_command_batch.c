@@ -521,3 +521,88 @@ Test(command_batch, grammars_and_schemas)
 	expect_failure(run(CPU, "--json", "-j", "{\"type\":3}"), 2, "type");
 	expect_failure(run(CPU, "--grammar-file", scratch("none")), 8, "none");
 }
+
+/* ---- guesses, beams, a prompt kept in a file ------------------------------------------------- */
+
+/* Guesses change nothing but the number of steps. */
+Test(command_batch, guesses)
+{
+	const char *model = source_path("models/austen.gguf");
+	json_t *plain = json_of(run(CPU, "--json", "--temp", "0", "-n", "10", "-p", prompt));
+	json_t *ngram = json_of(run(CPU, "--json", "--temp", "0", "-n", "10", "-p", prompt,
+		"--draft-ngram", "--draft-max", "3"));
+	json_t *same = json_of(run(CPU, "--json", "--temp", "0", "-n", "10", "-p", prompt, "-md",
+		model, "--draft-max", "4"));
+	expect_same_tokens(ngram, plain, "n-grams");
+	expect_same_tokens(same, plain, "a draft model");
+	cr_expect_null(json_object_get(plain, "draft"));
+	cr_expect_gt(number_at(same, "draft", "guessed"), 4);
+	cr_expect_eq(number_at(same, "draft", "accepted"), number_at(same, "draft", "guessed"),
+		"the same model guesses right");
+	json_decref(same);
+	json_decref(ngram);
+	json_decref(plain);
+	expect_failure(
+		run(CPU, "--json", "-p", prompt, "-md", vector_path("golden/llama-freqs.gguf")), 2,
+		"vocab");
+}
+
+/* One beam is greedy; of several the best comes first, and is no worse than greedy. */
+Test(command_batch, beams)
+{
+	json_t *greedy = json_of(run(CPU, "--json", "--temp", "0", "-n", "6", "-p", prompt));
+	json_t *one = json_of(run(CPU, "--json", "-n", "6", "-p", prompt, "--beams", "1"));
+	json_t *four = json_of(run(CPU, "--json", "-n", "6", "-p", prompt, "--beams", "4",
+		"--num-return", "3", "--length-penalty", "0", "--early-stopping", "never"));
+	expect_same_tokens(one, greedy, "one beam");
+	cr_expect_str_eq(string_at(one, "text"), string_at(greedy, "text"));
+	const json_t *list = json_object_get(four, "beams");
+	cr_assert_eq(json_array_size(list), 3);
+	double last = json_number_value(
+		json_object_get(at(json_object_get(one, "beams"), 0), "log_prob"));
+	cr_expect_geq(json_number_value(json_object_get(at(list, 0), "log_prob")), last - 1e-4);
+	for (size_t i = 0; i < 3; i++) {
+		double score = json_number_value(json_object_get(at(list, i), "score"));
+		cr_expect_eq(score, json_number_value(json_object_get(at(list, i), "log_prob")));
+		cr_expect(i == 0 || score <= last);
+		last = score;
+	}
+	cr_expect_str_eq(string_at(four, "text"), string_at(at(list, 0), "text"));
+	struct result r = run(CPU, "-n", "6", "-p", prompt, "--beams", "1");
+	cr_expect(!strncmp(r.out, prompt, strlen(prompt)));
+	cr_expect_str_eq(r.out + strlen(prompt), string_at(one, "text"));
+	release(&r);
+	json_decref(four);
+	json_decref(one);
+	json_decref(greedy);
+	expect_failure(run("--beams", "2", "--num-return", "3"), 2, "at most the 2 of --beams");
+	expect_failure(run("--beams", "2", "--stop", "a"), 2, "--stop is not for --beams");
+}
+
+/* The second run takes the prompt from the file, and gives the same; a file that is something else stays as it
+ * is. */
+Test(command_batch, prompt_cache)
+{
+	const char *path = scratch("cache");
+	char *kept = strdup(path);
+	static const char text[] = "It was a truth that she had never known before";
+	json_t *runs[2];
+	for (size_t i = 0; i < 2; i++)
+		runs[i] = json_of(run(CPU, "--json", "--temp", "0", "-n", "4", "-p", text,
+			"--prompt-cache", kept));
+	expect_same_tokens(runs[0], runs[1], "with the file");
+	cr_expect_eq(number_at(runs[0], "reused_tokens", NULL), 0);
+	cr_expect_eq(number_at(runs[1], "reused_tokens", NULL),
+		number_at(runs[1], "usage", "prompt_tokens") - 1);
+	json_decref(runs[0]);
+	json_decref(runs[1]);
+	free(kept);
+	const char *other = file_of("not such a file");
+	struct result r = run(CPU, "--json", "-n", "1", "-p", text, "--prompt-cache", other);
+	cr_expect_eq(r.status, 8, "%s", r.err);
+	char *still = read_text(other, NULL);
+	cr_expect_str_eq(still, "not such a file");
+	free(still);
+	release(&r);
+	expect_failure(run("--prompts-file", other, "--prompt-cache", "x"), 2, "one prompt");
+}

@@ -283,7 +283,7 @@ Test(options, ranges_are_the_library_s)
 		sampling_release(&s);
 		n++;
 	}
-	cr_expect_eq(n, 34);
+	cr_expect_eq(n, 36);
 }
 
 Test(options, samplers)

@@ -121,6 +121,18 @@ static double thread_per_token(const struct lap_generation *g) /* ms */
 	return g->n_generated ? 1e3 * g->host_thread_seconds / (double)g->n_generated : 0;
 }
 
+static double acceptance(const struct lap_generation *g) /* share of the guesses */
+{
+	return per_second((double)g->n_accepted, (double)g->n_drafted);
+}
+
+void answer_drafts(const struct lap_generation *g)
+{
+	if (g->n_drafted)
+		say("%zu of %zu guesses accepted (%.1f %%)", g->n_accepted, g->n_drafted,
+			100 * acceptance(g));
+}
+
 void answer_statistics(const struct lap_model_info *m, const struct lap_generation *g, bool verbose)
 {
 	say("lapilli %s: %s (%s, %s) on %s, seed %llu", lap_version(), model_name(m),
@@ -132,7 +144,8 @@ void answer_statistics(const struct lap_model_info *m, const struct lap_generati
 		decode_rate(g), bandwidth(g), bytes_text(g->device_bytes), finish_name(g->finish));
 	if (g->n_shifts)
 		say("the context was full %u times", (unsigned)g->n_shifts);
-	if (g->on_host)
+	answer_drafts(g);
+	if (g->on_host && !g->n_drafted)
 		say("tokens drawn on the host, one step a submit");
 	if (!verbose)
 		return;
@@ -192,6 +205,11 @@ json_t *answer_json(const struct answer *a, const int32_t *prompt, size_t n_prom
 		submits, "device_bytes", (json_int_t)g->device_bytes, "kv_tokens",
 		(json_int_t)g->kv_tokens, "context_shifts", (json_int_t)g->n_shifts,
 		"drawn_on_host", (int)g->on_host);
+	if (object && g->n_drafted)
+		json_object_set_new(object, "draft",
+			json_pack("{s:I, s:I, s:f}", "guessed", (json_int_t)g->n_drafted,
+				"accepted", (json_int_t)g->n_accepted, "acceptance_rate",
+				acceptance(g)));
 	if (object && a->logprobs)
 		json_object_set_new(
 			object, "logprobs", json_pack("{s:O?}", "content", a->probabilities));

@@ -40,6 +40,9 @@ json_t *answer_json(const struct answer *a, const int32_t *prompt, size_t n_prom
 void answer_statistics(
 	const struct lap_model_info *m, const struct lap_generation *g, bool verbose);
 
+/* A line about speculation, if there was any. */
+void answer_drafts(const struct lap_generation *g);
+
 /* "stop", "length", "cancelled", "time" */
 const char *finish_name(enum lap_finish finish);
 

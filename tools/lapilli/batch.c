@@ -6,6 +6,7 @@
 
 #include "answer.h"
 #include "console.h"
+#include "drafting.h"
 #include "prompts.h"
 #include "source.h"
 
@@ -17,30 +18,13 @@ static uint32_t n_parallel(const struct options *o, const struct tasks *t)
 	return (uint32_t)(t->n < most ? t->n : most);
 }
 
-/* Without -c every sequence has the context that it would have alone, and the pool holds them all, or what
- * fits of that. */
-static enum lap_status session_options(const struct options *o, const struct tasks *t,
-	struct lap_model *model, struct lap_session_options *s, struct lap_error *err)
+static uint32_t largest_top(const struct tasks *t)
 {
-	struct lap_memory_plan plan;
-	*s = source_session(o);
+	uint32_t n = 0;
 	for (size_t i = 0; i < t->n; i++)
-		if (t->items[i].request.o.n_top > s->n_top)
-			s->n_top = t->items[i].request.o.n_top;
-	enum lap_status status = lap_session_memory(model, s, &plan, err);
-	s->n_seq = n_parallel(o, t);
-	if (status || s->n_ctx)
-		return status;
-	s->n_ctx_seq = plan.n_ctx;
-	s->n_ctx = plan.n_ctx * s->n_seq;
-	status = lap_session_memory(model, s, &plan, err);
-	if (!status && !plan.fits && plan.largest_n_ctx) {
-		say("notice: %u sequences of %u tokens do not fit: a KV cache of %u tokens for all "
-		    "together (-c)",
-			(unsigned)s->n_seq, (unsigned)s->n_ctx_seq, (unsigned)plan.largest_n_ctx);
-		s->n_ctx = plan.largest_n_ctx;
-	}
-	return status;
+		if (t->items[i].request.o.n_top > n)
+			n = t->items[i].request.o.n_top;
+	return n;
 }
 
 static json_t *failure_json(const struct lap_request *r)
@@ -108,6 +92,8 @@ static void print_statistics(const struct options *o, const struct lap_model_inf
 		sum.n_generated += g->n_generated;
 		sum.n_shifts += g->n_shifts;
 		sum.on_host |= g->on_host;
+		sum.n_drafted += g->n_drafted;
+		sum.n_accepted += g->n_accepted;
 		if (g->submits >= sum.submits) { /* the last to leave: of the whole call */
 			sum.submits = g->submits;
 			sum.prefill_submits = g->prefill_submits;
@@ -126,7 +112,8 @@ static void print_statistics(const struct options *o, const struct lap_model_inf
 		per_second((double)sum.n_generated, seconds), bytes_text(sum.device_bytes));
 	if (sum.n_shifts)
 		say("contexts were full %u times", (unsigned)sum.n_shifts);
-	if (sum.on_host)
+	answer_drafts(&sum);
+	if (sum.on_host && !sum.n_drafted)
 		say("tokens drawn on the host, one step a submit");
 	if (!o->verbose)
 		return;
@@ -153,12 +140,15 @@ static enum lap_status run(const struct options *o, struct lap_model *model, str
 	struct lap_request *requests, struct answer *answers, struct lap_error *err)
 {
 	struct lap_session *session = NULL;
-	struct lap_session_options so;
+	struct lap_session_options so = {.n_top = largest_top(t), .n_draft = drafting_most(o)};
+	struct drafting draft = {.model = NULL};
 	enum lap_status status = tasks_encode(t, model, err);
 	if (!status)
-		status = session_options(o, t, model, &so, err);
+		status = source_sequences(o, model, n_parallel(o, t), &so, err);
 	if (!status)
 		status = lap_session_create(model, &so, &session, err);
+	if (!status)
+		status = drafting_open(o, &so, session, &draft, err);
 	if (!status) {
 		interrupt_session(session);
 		if (interrupted())
@@ -168,6 +158,7 @@ static enum lap_status run(const struct options *o, struct lap_model *model, str
 		struct task *task = &t->items[i];
 		answers[i] = (struct answer){
 			.model = model, .logprobs = task->o.json && task->o.logprobs >= 0};
+		drafting_set(o, &draft, &task->request.o);
 		requests[i] = (struct lap_request){.prompt = task->prompt.ids,
 			.n = task->prompt.n,
 			.options = &task->request.o,
@@ -196,6 +187,7 @@ static enum lap_status run(const struct options *o, struct lap_model *model, str
 		err->text[0] = '\0';
 	}
 	lap_session_destroy(session);
+	drafting_close(&draft);
 	return status;
 }
 

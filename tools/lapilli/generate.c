@@ -1,11 +1,14 @@
 /* `lapilli generate`: a prompt in, text out as it comes, and what it cost on standard error. */
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "answer.h"
 #include "batch.h"
+#include "beams.h"
 #include "commands.h"
 #include "console.h"
+#include "drafting.h"
 #include "prompt.h"
 #include "request_options.h"
 #include "source.h"
@@ -45,19 +48,46 @@ static bool shows_prompt(const struct options *o, const struct prompt *p)
 	return o->display_prompt && (!p->chat || o->special);
 }
 
+/* What an earlier run left, if it did. */
+static enum lap_status load_cache(
+	const struct options *o, struct lap_session *session, struct lap_error *err)
+{
+	return o->prompt_cache && access(o->prompt_cache, F_OK) == 0
+		? lap_session_load(session, o->prompt_cache, err)
+		: LAP_OK;
+}
+
+/* A prompt of one token has nothing to keep: that is the row of the first step. */
+static enum lap_status save_cache(
+	const struct options *o, struct lap_session *session, struct lap_error *err)
+{
+	if (!o->prompt_cache)
+		return LAP_OK;
+	enum lap_status status = lap_session_save(session, o->prompt_cache, err);
+	if (status != LAP_USAGE)
+		return status;
+	say("notice: %s", err->text);
+	return LAP_OK;
+}
+
 static enum lap_status generate(const struct options *o, struct lap_model *model, struct prompt *p,
-	const struct request_options *request, struct lap_error *err)
+	struct request_options *request, struct lap_error *err)
 {
 	struct answer a = {
 		.model = model, .streamed = !o->json, .logprobs = o->json && o->logprobs >= 0};
 	struct lap_generation g = {0};
 	struct lap_session *session = NULL;
 	struct lap_session_options session_options = source_session(o);
+	struct drafting draft = {.model = NULL};
 	session_options.n_top = request->o.n_top;
+	session_options.n_draft = drafting_most(o);
 
-	enum lap_status status = prompt_encode(o, model, p, err);
+	enum lap_status status = lap_session_create(model, &session_options, &session, err);
 	if (!status)
-		status = lap_session_create(model, &session_options, &session, err);
+		status = drafting_open(o, &session_options, session, &draft, err);
+	drafting_set(o, &draft, &request->o);
+	if (!status)
+		status = load_cache(o, session, err);
 	if (!status) {
 		interrupt_session(session);
 		if (interrupted()) /* before there was a session to cancel */
@@ -75,6 +105,8 @@ static enum lap_status generate(const struct options *o, struct lap_model *model
 		status = lap_generate(session, p->ids, p->n, &request->o, answer_take, &a, &g, err);
 	}
 	interrupt_session(NULL);
+	if (!status)
+		status = save_cache(o, session, err);
 	if (!status && a.out_of_memory)
 		status = fail_memory(err, "the generated text", a.text.n);
 	if (!o->json && a.last && a.last != '\n') /* what follows starts a line of the terminal */
@@ -84,6 +116,7 @@ static enum lap_status generate(const struct options *o, struct lap_model *model
 	else if (!status && out_flush()) /* whoever stopped reading wants no statistics either */
 		answer_statistics(lap_model_info(model), &g, o->verbose);
 	lap_session_destroy(session);
+	drafting_close(&draft);
 	answer_release(&a);
 	return status;
 }
@@ -98,6 +131,10 @@ static enum lap_status generate_one(const struct options *o, struct lap_error *e
 		status = fail(err, LAP_USAGE,
 			"-np is for several prompts: --prompts-file FILE names them");
 	if (!status)
+		status = beams_check(o, err);
+	if (!status && o->beams && o->prompt_cache)
+		status = fail(err, LAP_USAGE, "--prompt-cache is not for --beams");
+	if (!status)
 		status = request_options_set(o, &request, err);
 	if (!status)
 		status = read_prompt(o, &in, err);
@@ -105,7 +142,11 @@ static enum lap_status generate_one(const struct options *o, struct lap_error *e
 	if (!status)
 		status = source_model(o, SOURCE_MODEL, &model, err);
 	if (!status)
-		status = generate(o, model, &in.prompt, &request, err);
+		status = prompt_encode(o, model, &in.prompt, err);
+	if (!status)
+		status = o->beams
+			? beams_generate(o, model, &in.prompt, shows_prompt(o, &in.prompt), err)
+			: generate(o, model, &in.prompt, &request, err);
 	lap_model_close(model);
 	prompt_release(&in.prompt);
 	text_free(&in.system);
@@ -115,6 +156,10 @@ static enum lap_status generate_one(const struct options *o, struct lap_error *e
 
 static enum lap_status generate_all(const struct options *o, struct lap_error *err)
 {
+	if (o->beams)
+		return beams_check(o, err);
+	if (o->prompt_cache)
+		return fail(err, LAP_USAGE, "--prompt-cache is for one prompt, -p or -f");
 	if (o->prompt || o->file)
 		return fail(err, LAP_USAGE,
 			"%s and --prompts-file both name the text, expected one of them",

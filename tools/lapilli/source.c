@@ -203,3 +203,27 @@ struct lap_session_options source_session(const struct options *o)
 		.max_submit_seconds = 1e-3 * (double)o->max_submit_ms,
 	};
 }
+
+enum lap_status source_sequences(const struct options *o, struct lap_model *model, uint32_t n_seq,
+	struct lap_session_options *s, struct lap_error *err)
+{
+	struct lap_memory_plan plan;
+	const struct lap_session_options given = *s;
+	*s = source_session(o);
+	s->n_top = given.n_top;
+	s->n_draft = given.n_draft;
+	enum lap_status status = lap_session_memory(model, s, &plan, err);
+	s->n_seq = n_seq;
+	if (status || s->n_ctx || n_seq <= 1)
+		return status;
+	s->n_ctx_seq = plan.n_ctx;
+	s->n_ctx = plan.n_ctx * n_seq;
+	status = lap_session_memory(model, s, &plan, err);
+	if (!status && !plan.fits && plan.largest_n_ctx) {
+		say("notice: %u sequences of %u tokens do not fit: a KV cache of %u tokens for all "
+		    "together (-c)",
+			(unsigned)s->n_seq, (unsigned)s->n_ctx_seq, (unsigned)plan.largest_n_ctx);
+		s->n_ctx = plan.largest_n_ctx;
+	}
+	return status;
+}

@@ -47,4 +47,10 @@ void source_free_list(char **texts, size_t n); /* NULL is allowed */
 /* Session options from the command line. */
 struct lap_session_options source_session(const struct options *o);
 
+/* The same for n_seq sequences. Without -c each has the context that it would have alone, and the KV cache
+ * holds them all, or what fits of that, which is said on standard error. Fields that are set in *s (n_top,
+ * n_draft) stay as they are. */
+enum lap_status source_sequences(const struct options *o, struct lap_model *model, uint32_t n_seq,
+	struct lap_session_options *s, struct lap_error *err);
+
 #endif
