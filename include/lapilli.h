@@ -195,8 +195,7 @@ LAP_API enum lap_status lap_detokenize(const struct lap_model *model, const int3
 /* What a token stands for inside a text (control tokens: what they are called), *n_bytes long and not
  * NUL-terminated, valid until lap_model_close.  It may be a part of a character.  NULL when the id is no
  * token, or the model has no tokenizer. */
-LAP_API const char *lap_token_text(
-	const struct lap_model *model, int32_t token, size_t *n_bytes);
+LAP_API const char *lap_token_text(const struct lap_model *model, int32_t token, size_t *n_bytes);
 
 /* True when the token ends a generation (EOS, end of turn, ...). */
 LAP_API bool lap_token_is_end(const struct lap_model *model, int32_t token);
