@@ -70,7 +70,9 @@ static struct rows create_rows(struct reading *r, uint32_t n)
 /* The plan of one product, recorded. */
 static void prepare(struct reading *r)
 {
-	const uint64_t most = (r->b->max_buffer_bytes - WEIGHT_PAD) / ROW_BYTES;
+	/* Whole ROW_ALIGNs, so that each chunk's outputs begin where they may be bound. */
+	const uint64_t most =
+		(r->b->max_buffer_bytes - WEIGHT_PAD) / ROW_BYTES / ROW_ALIGN * ROW_ALIGN;
 	struct view chunks[MAX_CHUNKS];
 	struct weights w = {.name = "matrix",
 		.weight = WEIGHT_f32,
@@ -78,7 +80,7 @@ static void prepare(struct reading *r)
 		.n_cols = N_COLS,
 		.rows_per_chunk = most < r->n_rows ? (uint32_t)most : r->n_rows,
 		.chunks = chunks};
-	if (w.rows_per_chunk * (uint64_t)MAX_CHUNKS < r->n_rows) {
+	if (most == 0 || w.rows_per_chunk * (uint64_t)MAX_CHUNKS < r->n_rows) {
 		r->status = fail(r->err, LAP_NO_DEVICE,
 			"%s binds %llu bytes at once, too few to measure with", r->b->name,
 			(unsigned long long)r->b->max_buffer_bytes);

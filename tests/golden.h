@@ -63,7 +63,7 @@ static void golden_run(struct lap_model *m, json_t *entry, json_t *json,
 }
 
 /* Calls fn for every run of every supported case of the index there (of the shared folder's, one case
- * in four on a slow device); returns how many. */
+ * in eight on a slow device); returns how many. */
 static uint32_t golden_each(const char *(*where)(const char *), golden_fn *fn, const char *device)
 {
 	json_error_t error;
@@ -74,7 +74,7 @@ static uint32_t golden_each(const char *(*where)(const char *), golden_fn *fn, c
 	json_t *entry, *run;
 	json_array_foreach (json_object_get(index, "cases"), i, entry) {
 		if (!golden_supported(entry) ||
-			(test_small() && i % 4 != 0 && where == shared_path))
+			(test_small() && i % 8 != 0 && where == shared_path))
 			continue;
 		char path[256];
 		snprintf(path, sizeof(path), "golden/%s",

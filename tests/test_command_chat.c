@@ -329,7 +329,6 @@ Test(command_chat, bench_of_a_tokenizer)
 	json_decref(json);
 	release(&ids);
 	release(&r);
-	expect_failure(run("bench"), 2, "bench needs --tokenize");
 	expect_failure(run("bench", "--tokenize", "-m", scratch("gone")), 8, "gone");
 }
 

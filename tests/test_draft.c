@@ -296,7 +296,7 @@ Test(draft, drawn_guesses)
 {
 	static struct collected plain, first, again;
 	const struct lap_session_options so = {.n_ctx = 128, .n_draft = 7};
-	const struct lap_sampling hot = {.temperature = 2, .top_p = 1};
+	const struct lap_sampling hot = {.temperature = 2, .top_k = 3, .top_p = 1};
 	struct lap_model *m = open_model(tiny(), "cpu");
 	struct lap_session *s = open_session(m, &so), *same = open_session(m, &so);
 	struct lap_generate_options o = {.sampling = warm(),

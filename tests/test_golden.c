@@ -16,5 +16,5 @@ Test(golden, vectors)
 Test(golden, shared)
 {
 	SKIP_WITHOUT("golden/index.json");
-	cr_assert_geq(golden_each(shared_path, check_run, "cpu"), test_small() ? 5 : 40);
+	cr_assert_geq(golden_each(shared_path, check_run, "cpu"), test_small() ? 4 : 40);
 }

@@ -23,7 +23,7 @@ static void same_as_cpu(const char *path, const char *const *prompts)
 {
 	const struct lap_sampling samplings[] = {greedy(), warm()};
 	const struct lap_session_options full = {.type_k = LAP_KV_F32, .type_v = LAP_KV_F32};
-	int64_t n = test_small() ? 32 : N_GENERATED;
+	const int64_t n_of[] = {N_GENERATED, 96};
 	size_t n_prompts = test_small() ? 2 : N_PROMPTS;
 	struct lap_model *vk_model = open_model(path, NULL), *cpu_model = open_model(path, "cpu");
 	struct lap_session *vk = open_session(vk_model, &full),
@@ -31,6 +31,7 @@ static void same_as_cpu(const char *path, const char *const *prompts)
 	for (size_t i = 0; i < n_prompts; i++)
 		for (size_t j = 0; j < ARRAY_COUNT(samplings); j++) {
 			struct collected a = {0}, b = {0};
+			const int64_t n = test_small() ? 32 : n_of[j];
 			generate(vk, prompts[i], n, &samplings[j], &a);
 			generate(cpu, prompts[i], n, &samplings[j], &b);
 			expect_same(&a, &b, j ? "sampled" : "greedy", prompts[i]);

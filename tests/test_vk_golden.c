@@ -17,5 +17,5 @@ Test(vk_golden, vectors)
 Test(vk_golden, shared)
 {
 	SKIP_WITHOUT("golden/index.json");
-	cr_assert_geq(golden_each(shared_path, check_run, NULL), test_small() ? 5 : 40);
+	cr_assert_geq(golden_each(shared_path, check_run, NULL), test_small() ? 4 : 40);
 }
