@@ -43,16 +43,6 @@ static enum lap_status parse(
 		: schema_to_grammar(o->json_schema, strlen(o->json_schema), NULL, grammar, err);
 }
 
-enum lap_status constraint_check(const struct lap_generate_options *o, struct lap_error *err)
-{
-	struct grammar *grammar;
-	if (!o->grammar && !o->json_schema)
-		return LAP_OK;
-	enum lap_status status = parse(o, &grammar, err);
-	grammar_destroy(grammar);
-	return status;
-}
-
 enum lap_status constraint_create(const struct lap_generate_options *o,
 	const struct grammar_vocabulary *vocabulary, uint32_t n_vocab,
 	struct constraint **constraint, struct lap_error *err)

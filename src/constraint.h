@@ -20,9 +20,6 @@ enum lap_status constraint_create(const struct lap_generate_options *options,
 	struct constraint **constraint, struct lap_error *err);
 void constraint_destroy(struct constraint *c); /* NULL is allowed */
 
-/* The two texts alone: LAP_USAGE as above. */
-enum lap_status constraint_check(const struct lap_generate_options *options, struct lap_error *err);
-
 /* mask[MASK_WORDS(n_vocab)], the constraint's until the next call.  LAP_ERROR: no token of the vocabulary can
  * go on. */
 enum lap_status constraint_mask(struct constraint *c, const uint32_t **mask, struct lap_error *err);

@@ -98,8 +98,6 @@ static enum lap_status check(
 	if (!status && (o->grammar || o->json_schema) && !s->m->tokenizer)
 		status = fail(err, LAP_USAGE, "a grammar needs a model with a vocabulary");
 	if (!status)
-		status = constraint_check(o, err);
-	if (!status)
 		status = draft_check(s, o, err);
 	if (!status && o->overflow == LAP_OVERFLOW_SHIFT)
 		status = session_can_shift(s, err);

@@ -8,10 +8,6 @@
 #include "args.h"
 #include "base.h"
 
-#ifndef MAX_BIAS
-#define MAX_BIAS 32 /* logit biases that the recorded step takes */
-#endif
-
 enum sampler_step {
 	STEP_PENALTIES,
 	STEP_DRY,

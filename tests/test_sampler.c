@@ -1,4 +1,5 @@
 /* The sampler on the CPU: parameters, truncations, draws, and the control step behind them. */
+#include "sampler_cases.h"
 #include "tail_case.h"
 
 #include <float.h>
@@ -167,35 +168,13 @@ Test(sampler, ob17_temperature_zero_is_argmax)
 Test(sampler, ob17_kept_sets)
 {
 	const float logits[] = {1, 3, 2}, tie[] = {3, 3, 1};
-	static const struct {
-		int32_t top_k;
-		float top_p, min_p;
-		uint32_t kept, kept_of_tie;
-	} cases[] = {
-		{0, 1.0f, 0.0f, 7, 7},
-		{-1, 1.0f, 0.0f, 7, 7},
-		{1, 1.0f, 0.0f, 2, 3}, /* ties at the threshold stay */
-		{2, 1.0f, 0.0f, 6, 3},
-		{3, 1.0f, 0.0f, 7, 7},
-		{50, 1.0f, 0.0f, 7, 7},
-		{0, 0.0f, 0.0f, 2, 1}, /* exactly the best one */
-		{0, -1.0f, 0.0f, 2, 1},
-		{0, 1e-12f, 0.0f, 2, 3},
-		{0, 1.0001f, 0.0f, 7, 7},
-		{0, 0x1.fffffep-1f, 0.0f, 7, 7},
-		{0, 1.0f, -1.0f, 7, 7},
-		{0, 1.0f, 1.0f, 2, 3},
-		{0, 1.0f, 7.0f, 2, 3},
-		{0, 1.0f, 0.3f, 6, 3}, /* e^-1 = .368, e^-2 = .135 */
-		{0, 1.0f, 0.13f, 7, 7},
-	};
-	for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+	for (size_t i = 0; i < ARRAY_COUNT(ob17_cases); i++) {
 		struct lap_sampling p = plain;
-		p.top_k = cases[i].top_k;
-		p.top_p = cases[i].top_p;
-		p.min_p = cases[i].min_p;
-		cr_expect_eq(kept_set(p, logits, 3), cases[i].kept, "case %zu", i);
-		cr_expect_eq(kept_set(p, tie, 3), cases[i].kept_of_tie, "case %zu, tie", i);
+		p.top_k = ob17_cases[i].top_k;
+		p.top_p = ob17_cases[i].top_p;
+		p.min_p = ob17_cases[i].min_p;
+		cr_expect_eq(kept_set(p, logits, 3), ob17_cases[i].kept, "case %zu", i);
+		cr_expect_eq(kept_set(p, tie, 3), ob17_cases[i].kept_of_tie, "case %zu, tie", i);
 	}
 }
 
