@@ -1,5 +1,5 @@
 /* matvec: out[row] = epilogue(weights x[row]), see args.h, for up to COLUMNS rows of the step per workgroup. */
-layout(local_size_x = 64) in;
+layout(local_size_x_id = LANES_ID) in;
 layout(push_constant) uniform push { matmul_args args; };
 layout(std430, set = 0, binding = 0) writeonly buffer out_buffer { float result[]; };
 layout(std430, set = 0, binding = 2) readonly buffer x_buffer { vec4 x[]; };

@@ -8,6 +8,8 @@
  * running sums lie in shared memory, a lane's own, so that the loop over the rows of x stays a loop (see
  * matmul.glsl).  Whatever their number, an element is summed by the same operations in the same order.
  *
+ * LANES, of a workgroup, is a knob (knobs.def): whole subgroups, and whole teams.
+ *
  * The includer declares args (n_out, n_in, row_bytes), x (vec4s) and, where there may be several rows of
  * x, COLUMNS, and defines x_begin and store. */
 #define ROWS      4 /* of a team */
@@ -28,10 +30,10 @@ vec4 team_sum(vec4 sums)
 	return subgroupAdd(sums);
 }
 #else
-uint team = gl_LocalInvocationID.x / TEAM_SIZE, n_teams = 64 / TEAM_SIZE;
+uint team = gl_LocalInvocationID.x / TEAM_SIZE, n_teams = LANES / TEAM_SIZE;
 uint lane = gl_LocalInvocationID.x % TEAM_SIZE, n_lanes = TEAM_SIZE;
 
-shared vec4 scratch[64];
+shared vec4 scratch[LANES];
 
 vec4 team_sum(vec4 sums)
 {
@@ -76,7 +78,7 @@ vec4 partial_sums(uint first_row, uint first, uint x_at)
 #ifdef COLUMNS
 #define COLUMNS_FEW  1
 #define COLUMN_SLOTS MATVEC_COLUMNS
-shared vec4 column_sums[COLUMN_SLOTS][64];
+shared vec4 column_sums[COLUMN_SLOTS][LANES];
 
 #ifdef LP_SUBGROUP
 void columns_begin()

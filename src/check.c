@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 
 #define BIG 1e30 /* magnitudes beyond are markers, compared by their bits */
 /* An element may be this far off, of itself or of the root mean square: a mean over many elements would
@@ -1109,8 +1110,15 @@ static void compare(const struct operand *found, const struct operand *expected,
 		reject(result, "output %u: NMSE %.3g, limit %.3g", index, nmse, expected->limit);
 }
 
-enum lap_status check_run(struct backend *b, struct backend *cpu, uint32_t i, uint32_t n_runs,
-	struct check_result *result, struct lap_error *err)
+static void set_knobs(struct side *s, const uint32_t *knobs)
+{
+	for (uint32_t i = 0; i < s->plan.n_ops && knobs; i++)
+		if (s->plan.ops[i].kernel == s->c->kernel)
+			memcpy(s->plan.ops[i].knobs, knobs, sizeof s->plan.ops[i].knobs);
+}
+
+enum lap_status check_run_knobs(struct backend *b, struct backend *cpu, uint32_t i, uint32_t n_runs,
+	const uint32_t *knobs, struct check_result *result, struct lap_error *err)
 {
 	struct side found = {.b = b, .err = err, .random = i}, expected = {.b = cpu, .err = err};
 	*result = (struct check_result){.passed = true};
@@ -1119,6 +1127,7 @@ enum lap_status check_run(struct backend *b, struct backend *cpu, uint32_t i, ui
 	expected.weight = found.weight;
 	expected.random = found.random;
 	side_build(&found);
+	set_knobs(&found, knobs);
 	if (!found.status)
 		side_execute(&found, n_runs);
 	if (!found.status)
@@ -1127,12 +1136,21 @@ enum lap_status check_run(struct backend *b, struct backend *cpu, uint32_t i, ui
 		side_execute(&expected, found.c->kernel == KERNEL_control ? n_runs : 1);
 	enum lap_status status = found.status ? found.status : expected.status;
 	for (uint32_t o = 0; o < found.n_operands && !status; o++) {
-		result->n_bytes += found.operands[o].n_bytes;
-		if (found.operands[o].form != FORM_INPUT)
-			compare(&found.operands[o], &expected.operands[o], o, result);
+		const struct operand *operand = &found.operands[o];
+		result->n_bytes += operand->n_bytes;
+		if (operand->form == FORM_INPUT)
+			continue;
+		compare(operand, &expected.operands[o], o, result);
+		result->hash = XXH64(operand->bytes, operand->n_bytes + 2 * GUARD, result->hash);
 	}
 	result->seconds = found.seconds;
 	side_free(&found);
 	side_free(&expected);
 	return status;
+}
+
+enum lap_status check_run(struct backend *b, struct backend *cpu, uint32_t i, uint32_t n_runs,
+	struct check_result *result, struct lap_error *err)
+{
+	return check_run_knobs(b, cpu, i, n_runs, NULL, result, err);
 }

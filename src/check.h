@@ -20,6 +20,7 @@ struct check_result {
 	double limit;     /* of nmse; 0: the same bits */
 	uint64_t n_bytes; /* of all operands: what the kernel moves when it moves nothing twice */
 	double seconds;   /* of the last run, by the backend's clock */
+	uint64_t hash;    /* of the bytes that came back */
 	bool passed;
 	char reason[160]; /* why not; "" when passed */
 };
@@ -35,5 +36,9 @@ void check_case_name(uint32_t i, char *name, size_t n_bytes);
  * A wrong result is no error: it is in *result.  Errors: LAP_NO_MEMORY, and what `b` reports. */
 enum lap_status check_run(struct backend *b, struct backend *cpu, uint32_t i, uint32_t n_runs,
 	struct check_result *result, struct lap_error *err);
+
+/* The same with these values of the kernel's knobs on `b`; NULL: its own. */
+enum lap_status check_run_knobs(struct backend *b, struct backend *cpu, uint32_t i, uint32_t n_runs,
+	const uint32_t *knobs, struct check_result *result, struct lap_error *err);
 
 #endif

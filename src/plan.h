@@ -11,6 +11,7 @@
 #include "weight.h"
 
 #define MAX_BUFFERS 8 /* operands of an op */
+#define MAX_KNOBS   6 /* of a kernel: see knobs.h */
 
 enum kernel {
 #define KERNEL(name, per_weight, written, all, outputs, rows, args) KERNEL_##name,
@@ -71,14 +72,15 @@ union args {
 
 struct op {
 	enum kernel kernel;
-	enum weight weight;      /* format of the weight operand; 0 when there is none */
-	uint32_t n_outputs;      /* extent along x: outputs, heads; see kernels.def */
-	uint32_t rule;           /* SIZE_ROWS, SIZE_KV, SIZE_ONE */
-	uint32_t factor;         /* with SIZE_ROWS: see struct dispatch_size */
-	uint32_t extra;          /* likewise */
-	uint32_t window;         /* with SIZE_KV: likewise */
-	uint32_t rows_per_group; /* of the step, one workgroup takes; 0: as in kernels.def */
-	uint32_t constant;       /* specialization constant 1; 0 where the kernel has none */
+	enum weight weight;        /* format of the weight operand; 0 when there is none */
+	uint32_t n_outputs;        /* extent along x: outputs, heads; see kernels.def */
+	uint32_t rule;             /* SIZE_ROWS, SIZE_KV, SIZE_ONE */
+	uint32_t factor;           /* with SIZE_ROWS: see struct dispatch_size */
+	uint32_t extra;            /* likewise */
+	uint32_t window;           /* with SIZE_KV: likewise */
+	uint32_t rows_per_group;   /* of the step, one workgroup takes; 0: as in kernels.def */
+	uint32_t constant;         /* specialization constant 1; 0 where the kernel has none */
+	uint32_t knobs[MAX_KNOBS]; /* 0: as the device likes it; set by who measures */
 	struct view buffers[MAX_BUFFERS]; /* in the order of the shader's bindings */
 	union args args;
 	const char *label; /* of the weight, or the kernel's name; for messages */

@@ -8,6 +8,7 @@
 
 #include "base.h"
 #include "check.h"
+#include "knobs.h"
 #include "plan.h"
 #include "support.h"
 #include "weight.h"
@@ -46,7 +47,9 @@ static const struct room {
 	{"shaders/", 40, "shaders"},
 	{"src/backend.", 35, "backend interface"},
 	{"src/plan.", 30, "plan"},
+	{"src/knobs.", 30, "plan"},
 	{"shaders/kernels.def", 25, "kernels"},
+	{"shaders/knobs.def", 25, "kernels"},
 	{"src/model.", 20, "model"},
 	{"src/arch.", 20, "model"},
 	{"src/tokenizer.", 20, "text"},
@@ -338,6 +341,60 @@ Test(layers, kernels_match_their_rows)
 	free(plan);
 	free(args);
 	free(rows);
+}
+
+/* The shader of a kernel, with what it includes of shaders/. */
+static void append_shader(struct text *all, const char *path);
+
+static void append_include(void *all, const char *include)
+{
+	char path[512];
+	snprintf(path, sizeof path, "shaders/%s", include);
+	append_shader(all, path);
+}
+
+static void append_shader(struct text *all, const char *path)
+{
+	char *text = read_text(source_path(path), NULL);
+	cr_assert(text_printf(all, "%s\n", text));
+	each_include(text, append_include, all);
+	free(text);
+}
+
+Test(layers, knobs_match_their_shaders)
+{
+	uint32_t n_seen = 0;
+	for (uint32_t k = 0; k < N_KERNELS; k++) {
+		uint32_t n;
+		const struct knob *knobs = kernel_knobs((enum kernel)k, &n);
+		struct text shader = {0};
+		char path[128];
+		snprintf(path, sizeof path, "shaders/%s.comp", kernel_info((enum kernel)k)->name);
+		append_shader(&shader, path);
+		cr_assert_leq(n, MAX_KNOBS);
+		for (uint32_t i = 0; i < n; i++) {
+			const struct knob *knob = &knobs[i];
+			bool usual = false;
+			cr_expect_eq(knob->kernel, k, "rows of %s stand apart", path);
+			cr_expect((knob->id == 0) == (strcmp(knob->name, "OUTPUTS") == 0));
+			cr_expect(knob->id == 0 || (knob->id >= 2 && knob->id < 10), "%s %s", path,
+				knob->name);
+			for (uint32_t j = 0; j < i; j++)
+				cr_expect_neq(knobs[j].id, knob->id, "%s %s", path, knob->name);
+			for (uint32_t v = 0; v < MAX_KNOB_VALUES; v++) {
+				usual |= knob->values[v] == knob->usual;
+				cr_expect(v == 0 || !knob->values[v] ||
+						knob->values[v] > knob->values[v - 1],
+					"%s %s", path, knob->name);
+			}
+			cr_expect(usual, "%s: the usual %s is not tried", path, knob->name);
+			const char *word = knob->id ? knob->name : "OUTPUTS_PER_GROUP";
+			cr_expect(strstr(shader.data, word), "%s does not use %s", path, word);
+		}
+		n_seen += n;
+		text_free(&shader);
+	}
+	cr_expect_gt(n_seen, 0);
 }
 
 Test(layers, formats_match_their_rows)

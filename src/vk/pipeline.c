@@ -10,6 +10,7 @@
 
 #include "cache.h"
 #include "alloc.h"
+#include "knob_defaults.h"
 #include "spirv.h"
 
 #define MAX_THREADS 16
@@ -19,9 +20,18 @@ struct pipeline {
 	VkPipeline handle;
 };
 
-/* Lanes of a matvec group and rows of weights per subgroup: as in shaders/matvec.glsl. */
-#define MATVEC_LANES         64
-#define MATVEC_SUBGROUP_ROWS 4
+#define MATVEC_SUBGROUP_ROWS 4 /* of weights, per subgroup: as in shaders/matvec.glsl */
+
+/* The value of a knob in the key, 0 where the kernel has no such knob. */
+static uint32_t key_knob(const struct pipeline_key *key, const char *name)
+{
+	uint32_t n;
+	const struct knob *list = kernel_knobs(key->kernel, &n);
+	for (uint32_t i = 0; i < n; i++)
+		if (strcmp(list[i].name, name) == 0)
+			return key->knobs[i];
+	return 0;
+}
 
 struct pipeline_key pipeline_key(const struct vk *v, const struct op *op)
 {
@@ -32,12 +42,15 @@ struct pipeline_key pipeline_key(const struct vk *v, const struct op *op)
 		.outputs_per_group = info->outputs_per_group,
 		.constant = op->constant,
 	};
+	knobs_resolve(&v->info, op, key.knobs);
 	bool is_matvec = op->kernel == KERNEL_matvec || op->kernel == KERNEL_expert_matvec;
 	if (v->subgroup && is_matvec && spirv_find(key.kernel, key.weight, "subgroup")) {
-		uint32_t n_subgroups = MATVEC_LANES / v->info.subgroup_size;
+		uint32_t n_subgroups = key_knob(&key, "LANES") / v->info.subgroup_size;
 		key.variant = "subgroup";
 		key.outputs_per_group = (n_subgroups ? n_subgroups : 1) * MATVEC_SUBGROUP_ROWS;
 	}
+	uint32_t times = key_knob(&key, "OUTPUTS");
+	key.outputs_per_group *= times ? times : 1;
 	return key;
 }
 
@@ -45,6 +58,7 @@ static bool same_key(const struct pipeline_key *a, const struct pipeline_key *b)
 {
 	return a->kernel == b->kernel && a->weight == b->weight &&
 		a->outputs_per_group == b->outputs_per_group && a->constant == b->constant &&
+		memcmp(a->knobs, b->knobs, sizeof a->knobs) == 0 &&
 		(a->variant == b->variant ||
 			(a->variant && b->variant && strcmp(a->variant, b->variant) == 0));
 }
@@ -136,6 +150,22 @@ void pipelines_close(struct vk *v)
 
 /* ---- creating -------------------------------------------------------------------------------- */
 
+/* The constants of the knobs behind the first n; returns how many there are then. */
+static uint32_t add_knobs(const struct pipeline_key *key, uint32_t *constants,
+	VkSpecializationMapEntry *entries, uint32_t n)
+{
+	uint32_t n_knobs;
+	const struct knob *list = kernel_knobs(key->kernel, &n_knobs);
+	for (uint32_t i = 0; i < n_knobs; i++) {
+		if (list[i].id == 0) /* is in outputs_per_group */
+			continue;
+		entries[n] = (VkSpecializationMapEntry){
+			list[i].id, n * (uint32_t)sizeof *constants, sizeof *constants};
+		constants[n++] = key->knobs[i];
+	}
+	return n;
+}
+
 static enum lap_status pipeline_create(
 	struct vk *v, const struct pipeline_key *key, VkPipeline *pipeline, struct lap_error *err)
 {
@@ -155,11 +185,12 @@ static enum lap_status pipeline_create(
 			&shader);
 	if (status)
 		return status;
-	const uint32_t constants[] = {key->outputs_per_group, key->constant};
-	const VkSpecializationMapEntry entries[] = {
+	uint32_t constants[2 + MAX_KNOBS] = {key->outputs_per_group, key->constant};
+	VkSpecializationMapEntry entries[2 + MAX_KNOBS] = {
 		{0, 0, sizeof constants[0]},
 		{1, sizeof constants[0], sizeof constants[1]},
 	};
+	const uint32_t n_constants = add_knobs(key, constants, entries, 2);
 	VkResult result = v->fn.vkCreateComputePipelines(v->device, v->cache, 1,
 		&(VkComputePipelineCreateInfo){
 			.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
@@ -172,7 +203,7 @@ static enum lap_status pipeline_create(
 					.pName = "main",
 					.pSpecializationInfo =
 						&(VkSpecializationInfo){
-							.mapEntryCount = ARRAY_COUNT(entries),
+							.mapEntryCount = n_constants,
 							.pMapEntries = entries,
 							.dataSize = sizeof constants,
 							.pData = constants,

@@ -15,6 +15,7 @@ struct pipeline_key {
 	const char *variant;        /* NULL: the baseline; else a string that stays */
 	uint32_t outputs_per_group; /* specialization constant 0 */
 	uint32_t constant;          /* specialization constant 1 */
+	uint32_t knobs[MAX_KNOBS];  /* the kernel's, in the order of shaders/knobs.def; then 0 */
 };
 
 /* Layouts and the driver's cache, filled from the cache file. */

@@ -1,0 +1,76 @@
+/* The list of knobs: see knobs.h. */
+#include "knobs.h"
+
+#include <assert.h>
+#include <string.h>
+
+static const struct knob knobs[] = {
+#define KNOB(kernel, name, id, usual, shared, ...) \
+	{KERNEL_##kernel, #name, id, usual, shared, {__VA_ARGS__}},
+#include "knobs.def"
+#undef KNOB
+};
+
+const struct knob *kernel_knobs(enum kernel kernel, uint32_t *n)
+{
+	const struct knob *first = NULL;
+	*n = 0;
+	for (size_t i = 0; i < ARRAY_COUNT(knobs); i++)
+		if (knobs[i].kernel == kernel) {
+			first = first ? first : &knobs[i];
+			++*n;
+		}
+	assert(*n <= MAX_KNOBS);
+	return first;
+}
+
+bool knobs_fit(enum kernel kernel, const uint32_t *values, uint32_t max_lanes, uint32_t subgroup,
+	uint32_t max_shared_bytes)
+{
+	uint32_t n;
+	uint64_t shared_bytes = 0;
+	const struct knob *list = kernel_knobs(kernel, &n);
+	for (uint32_t i = 0; i < n; i++) {
+		shared_bytes += (uint64_t)values[i] * list[i].shared_bytes;
+		if (strcmp(list[i].name, "LANES") != 0 || values[i] == list[i].usual)
+			continue;
+		if (values[i] > max_lanes || values[i] < subgroup)
+			return false;
+	}
+	return shared_bytes <= max_shared_bytes;
+}
+
+static uint32_t n_values(const struct knob *knob)
+{
+	uint32_t n = 0;
+	while (n < MAX_KNOB_VALUES && knob->values[n])
+		n++;
+	return n;
+}
+
+bool knobs_next(enum kernel kernel, uint32_t values[MAX_KNOBS])
+{
+	uint32_t n;
+	const struct knob *list = kernel_knobs(kernel, &n);
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t at = 0, end = n_values(&list[i]);
+		while (at < end && list[i].values[at] != values[i])
+			at++;
+		if (at + 1 < end) {
+			values[i] = list[i].values[at + 1];
+			return true;
+		}
+		values[i] = list[i].values[0];
+	}
+	return false;
+}
+
+bool knobs_print(enum kernel kernel, const uint32_t *values, struct text *text)
+{
+	uint32_t n;
+	const struct knob *list = kernel_knobs(kernel, &n);
+	bool ok = true;
+	for (uint32_t i = 0; i < n && ok; i++)
+		ok = text_printf(text, "%s%s=%u", i ? " " : "", list[i].name, (unsigned)values[i]);
+	return ok;
+}

@@ -1,0 +1,111 @@
+/* Knobs: values that fit a device, and that none of them changes a bit of what a kernel computes. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "knobs.h"
+#include "support.h"
+#include "vk/knob_defaults.h"
+#include "vk/pipeline.h"
+
+static bool starts(const char *text, const char *word)
+{
+	return strncmp(text, word, strlen(word)) == 0;
+}
+
+/* All that fit the device, on the small cases whose name begins so. */
+static uint32_t try_all(
+	struct backend *vk, struct backend *cpu, enum kernel kernel, const char *name)
+{
+	const struct lap_device *d = vk->device;
+	struct lap_error err;
+	uint32_t n, n_run = 0, values[MAX_KNOBS] = {0};
+	const struct knob *knobs = kernel_knobs(kernel, &n);
+	for (uint32_t i = 0; i < check_n_cases(); i++) {
+		struct check_result usual, result;
+		char found[128];
+		check_case_name(i, found, sizeof found);
+		if (check_case_kernel(i) != kernel || !check_case_small(i) || !starts(found, name))
+			continue;
+		cr_assert_eq(check_run(vk, cpu, i, 1, &usual, &err), LAP_OK, "%s", err.text);
+		for (uint32_t k = 0; k < n; k++)
+			values[k] = knobs[k].values[0];
+		do {
+			struct text text = {0};
+			if (!knobs_fit(kernel, values, d->max_invocations, d->subgroup_max,
+				    d->max_shared_bytes))
+				continue;
+			knobs_print(kernel, values, &text);
+			cr_assert_eq(check_run_knobs(vk, cpu, i, 1, values, &result, &err), LAP_OK,
+				"%s", err.text);
+			cr_expect(result.passed, "%s, %s: %s", found, text.data, result.reason);
+			cr_expect_eq(
+				result.hash, usual.hash, "%s, %s: other bits", found, text.data);
+			text_free(&text);
+			n_run++;
+		} while (knobs_next(kernel, values));
+	}
+	return n_run;
+}
+
+static void try_backend(const struct vk_options *options)
+{
+	struct backend *vk, *cpu;
+	struct lap_error err;
+	cr_assert_eq(vk_open(options, &vk, &err), LAP_OK, "%s", err.text);
+	cr_assert_eq(cpu_open(&cpu, &err), LAP_OK, "%s", err.text);
+	cr_expect_gt(try_all(vk, cpu, KERNEL_matvec, "matvec q8_0 150 x"), 5);
+	cr_expect_gt(try_all(vk, cpu, KERNEL_expert_matvec, "expert_matvec f16 64 x"), 5);
+	cr_expect_gt(try_all(vk, cpu, KERNEL_glu, "glu 256"), 2);
+	vk->ops->close(vk);
+	cpu->ops->close(cpu);
+}
+
+Test(vk_knobs, no_value_changes_a_result)
+{
+	try_backend(&(struct vk_options){0});
+}
+
+Test(vk_knobs, nor_without_subgroups)
+{
+	try_backend(&(struct vk_options){.no_subgroup = true});
+}
+
+Test(vk_knobs, what_fits)
+{
+	/* OUTPUTS, LANES */
+	cr_expect(knobs_fit(KERNEL_matvec, (uint32_t[]){1, 64}, 128, 32, 16384));
+	cr_expect(!knobs_fit(KERNEL_matvec, (uint32_t[]){1, 128}, 128, 32, 16384), "shared memory");
+	cr_expect(knobs_fit(KERNEL_matvec, (uint32_t[]){1, 128}, 128, 32, 32768));
+	cr_expect(!knobs_fit(KERNEL_matvec, (uint32_t[]){1, 256}, 128, 32, 65536), "lanes");
+	cr_expect(
+		!knobs_fit(KERNEL_matvec, (uint32_t[]){1, 32}, 128, 64, 65536), "half a subgroup");
+	cr_expect(knobs_fit(KERNEL_matvec, (uint32_t[]){4, 32}, 128, 32, 65536));
+}
+
+Test(vk_knobs, combinations)
+{
+	uint32_t values[MAX_KNOBS] = {1, 32}, n = 1;
+	while (knobs_next(KERNEL_matvec, values))
+		n++;
+	cr_expect_eq(n, 3 * 4);
+	cr_expect(values[0] == 1 && values[1] == 32, "begins again");
+	cr_expect(!knobs_next(KERNEL_rmsnorm, values), "has no knobs");
+}
+
+/* What an op carries goes before its device's class, that before what is usual. */
+Test(vk_knobs, whose_value_counts)
+{
+	struct vk v = {.info = {.type = LAP_DEVICE_DISCRETE, .subgroup_size = 32}};
+	struct op op = {.kernel = KERNEL_glu};
+	cr_expect_eq(pipeline_key(&v, &op).outputs_per_group, 256);
+	v.info.type = LAP_DEVICE_CPU;
+	cr_expect_eq(pipeline_key(&v, &op).outputs_per_group, 4 * 256);
+	op.knobs[0] = 2;
+	cr_expect_eq(pipeline_key(&v, &op).outputs_per_group, 2 * 256);
+	v.subgroup = true;
+	op = (struct op){.kernel = KERNEL_matvec, .knobs = {2, 128}};
+	struct pipeline_key key = pipeline_key(&v, &op);
+	cr_expect_eq(key.outputs_per_group, 2 * 4 * 128 / 32);
+	cr_expect_eq(key.knobs[1], 128);
+}
