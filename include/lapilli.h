@@ -312,6 +312,22 @@ LAP_API enum lap_status lap_session_load(
 LAP_API enum lap_status lap_session_logits(struct lap_session *session, const int32_t *tokens,
 	size_t n, float *logits, struct lap_error *err);
 
+/* Receives the logits after the tokens first .. first + n - 1 of a list: logits[n][n_vocab], valid during
+ * the call only.  False: no more are wanted, which is no failure. */
+typedef bool lap_logits_fn(void *user, size_t first, size_t n, const float *logits);
+
+/* The same in pieces of at most 64 rows, so that a long text needs no memory for all of its logits.  Those
+ * after the tokens before `first` are computed and not handed out.  fn may use other sessions. */
+LAP_API enum lap_status lap_session_each_logits(struct lap_session *session, const int32_t *tokens,
+	size_t n, size_t first, lap_logits_fn *fn, void *user, struct lap_error *err);
+
+/* Appends n tokens and writes how likely each was after those before it: log_probs[n - 1], natural
+ * logarithms of the model's own probabilities, log_probs[i] of tokens[i + 1].  Their negative mean is the
+ * loss of the text, and exp of that its perplexity.  As lap_session_logits; LAP_ERROR when the logits are
+ * not numbers. */
+LAP_API enum lap_status lap_session_score(struct lap_session *session, const int32_t *tokens,
+	size_t n, float *log_probs, struct lap_error *err);
+
 /* Stops the generation in progress after the step it is in.  Safe in a signal handler. */
 LAP_API void lap_session_cancel(struct lap_session *session);
 

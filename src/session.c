@@ -715,13 +715,13 @@ enum lap_status session_prefill_chunk(struct lap_session *s, struct timeline *t,
 }
 
 enum lap_status session_prefill(struct lap_session *s, struct timeline *t, const int32_t *tokens,
-	uint32_t n, float *logits, struct lap_error *err)
+	uint32_t n, struct lap_error *err)
 {
 	enum lap_status status = LAP_OK;
 	for (uint32_t i = 0, n_done; !status && i < n && !s->cancelled; i += n_done) {
 		n_done = 0;
-		status = session_prefill_chunk(s, t, tokens + i, n - i, n - i,
-			logits ? logits + (size_t)i * s->m->info.n_vocab : NULL, &n_done, err);
+		status = session_prefill_chunk(
+			s, t, tokens + i, n - i, n - i, NULL, &n_done, err);
 	}
 	return status;
 }
@@ -736,25 +736,6 @@ enum lap_status session_check_tokens(
 				"token %d at %zu is not in the vocabulary of %u", (int)tokens[i], i,
 				(unsigned)n_vocab);
 	return LAP_OK;
-}
-
-enum lap_status lap_session_logits(struct lap_session *s, const int32_t *tokens, size_t n,
-	float *logits, struct lap_error *err)
-{
-	struct timeline *t = &s->timelines[0];
-	if (!s->logits_all)
-		return fail(err, LAP_USAGE, "the session was created without logits_all");
-	if (n > s->n_ctx - t->n_past)
-		return fail(err, LAP_USAGE,
-			"%zu tokens do not fit in a context of %u with %u in use", n,
-			(unsigned)s->n_ctx, (unsigned)t->n_past);
-	s->cancelled = 0;
-	enum lap_status status = session_check_tokens(s, tokens, n, err);
-	if (!status)
-		status = session_prefill(s, t, tokens, (uint32_t)n, logits, err);
-	if (!status && s->cancelled)
-		status = fail(err, LAP_ERROR, "cancelled");
-	return status;
 }
 
 /* ---- decode ---- */

@@ -158,7 +158,7 @@ enum lap_status session_prefill_chunk(struct lap_session *s, struct timeline *t,
 
 /* All n of them, unless cancelled. */
 enum lap_status session_prefill(struct lap_session *s, struct timeline *t, const int32_t *tokens,
-	uint32_t n, float *logits, struct lap_error *err);
+	uint32_t n, struct lap_error *err);
 
 /* Sets the rows of the next decode step; room for their positions is reserved.  Nothing may be in
  * flight.  n <= max_rows.  With STEP_DRAW and STEP_BEAMS every row is of another sequence, and

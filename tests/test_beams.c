@@ -391,7 +391,7 @@ Test(beams, reorder)
 		prompt[i] = 3 + i;
 	for (uint32_t i = 0; i < 5; i++) {
 		prompt[40] = (int32_t)(100 + i);
-		cr_assert_eq(session_prefill(s, &s->timelines[i], prompt, 41, NULL, &err), LAP_OK);
+		cr_assert_eq(session_prefill(s, &s->timelines[i], prompt, 41, &err), LAP_OK);
 	}
 	uint32_t seq[5] = {4, 0, 3, 1, 2};
 	session_reorder(s, seq, 5, (const uint32_t[]){1, 0, 2, 4, 3}, 5);
@@ -465,7 +465,7 @@ static float alone(struct lap_model *m, const struct lap_beam *beam)
 	const struct sequence q = {.greedy = 1, .inv_temperature = 1, .inv_cut_temperature = 1};
 	struct lap_error err;
 	cr_assert_eq(
-		session_prefill(s, &s->timelines[0], beam_prompt, N_BEAM_PROMPT - 1, NULL, &err),
+		session_prefill(s, &s->timelines[0], beam_prompt, N_BEAM_PROMPT - 1, &err),
 		LAP_OK);
 	for (size_t i = 0; i < beam->n; i++) {
 		int32_t last = i ? beam->tokens[i - 1] : beam_prompt[N_BEAM_PROMPT - 1];

@@ -345,7 +345,7 @@ static void each_text(struct lap_model *m, const struct lap_sampling *sampling,
 	float *logits = malloc(n_vocab * sizeof(float));
 	int32_t tokens[N_PROMPT + 2];
 	memcpy(tokens, repeating_prompt(), N_PROMPT * sizeof(*tokens));
-	cr_assert_eq(session_prefill(s, t, tokens, N_PROMPT - 1, NULL, &err), LAP_OK);
+	cr_assert_eq(session_prefill(s, t, tokens, N_PROMPT - 1, &err), LAP_OK);
 	cr_assert_eq(sampler_chain_create(sampling, n_vocab, s->n_ctx, &chain, &err), LAP_OK);
 	for (uint32_t i = 0; i < N_TEXTS; i++) {
 		const uint32_t which[3] = {i / 9, i / 3 % 3, i % 3};

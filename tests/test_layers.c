@@ -37,6 +37,7 @@ static const struct room {
 	{"src/breakers.", 60, "session"},
 	{"src/chat.", 60, "session"},
 	{"src/beams.", 60, "session"},
+	{"src/score.", 60, "session"},
 	{"src/prompt_cache.", 60, "session"},
 	{"src/check.", 50, "check"},
 	{"src/bandwidth.", 50, "check"},

@@ -51,7 +51,7 @@ static float alone(struct lap_model *m, const struct lap_beam *beam)
 	struct timeline *t = &s->timelines[0];
 	struct lap_error err;
 	uint64_t ticket;
-	cr_assert_eq(session_prefill(s, t, beam_prompt, N_BEAM_PROMPT - 1, NULL, &err), LAP_OK);
+	cr_assert_eq(session_prefill(s, t, beam_prompt, N_BEAM_PROMPT - 1, &err), LAP_OK);
 	s->sequences[0] = (struct sequence){.greedy = 1,
 		.inv_temperature = 1,
 		.inv_cut_temperature = 1,
