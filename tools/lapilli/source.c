@@ -4,14 +4,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "console.h"
 #include "demo_model.h"
+#include "progress.h"
 
 struct load {
-	bool verbose, terminal, shown;
-	double started; /* clock_seconds */
+	bool verbose;
+	struct progress progress;
 };
 
 static void print_log(void *user, enum lap_log_level level, const char *line)
@@ -23,16 +23,8 @@ static void print_log(void *user, enum lap_log_level level, const char *line)
 
 static bool print_progress(void *user, double fraction)
 {
-	enum { BAR = 40 }; /* characters */
 	struct load *load = user;
-	if (load->terminal && (load->shown || clock_seconds() - load->started > 1)) {
-		int filled = (int)(fraction * BAR);
-		char bar[BAR + 1] = {0};
-		memset(bar, '.', BAR);
-		memset(bar, '#', (size_t)(filled < 0 ? 0 : filled > BAR ? BAR : filled));
-		fprintf(stderr, "\rloading [%s] %3.0f %%", bar, 100 * fraction);
-		load->shown = true;
-	}
+	progress_show(&load->progress, fraction, 1);
 	return !interrupted();
 }
 
@@ -41,9 +33,7 @@ static enum lap_status open_model(const struct options *o, struct lap_model_opti
 {
 	/* The library may write to the log as long as the model is open. */
 	static struct load load;
-	load = (struct load){.verbose = o->verbose,
-		.terminal = isatty(STDERR_FILENO) == 1,
-		.started = clock_seconds()};
+	load = (struct load){o->verbose, progress_start("loading", NULL)};
 	options.overrides = o->override_kv.texts;
 	options.n_overrides = o->override_kv.n;
 	options.no_pipeline_cache = !o->pipeline_cache;
@@ -54,8 +44,7 @@ static enum lap_status open_model(const struct options *o, struct lap_model_opti
 		? lap_model_open(o->model, &options, model, err)
 		: lap_model_open_memory(demo_model, demo_model_bytes, "the built-in demo model",
 			  &options, model, err);
-	if (load.shown)
-		fputs("\r\033[K", stderr);
+	progress_clear(&load.progress);
 	return status;
 }
 
