@@ -384,4 +384,23 @@ struct control_args {
 	u32 history_stride, n_ctx;
 };
 
+/* ---- yardsticks ---- */
+
+/* out[group] = sum of the 32-bit words of data[group * outputs/group ..], in uvec4s, modulo 2^32.
+ * buffers: out (u32), data (16 bytes each) */
+struct read_rate_args {
+	u32 n; /* uvec4s */
+};
+
+#define FMA_CHAINS 8
+#define FMA_STEPS  16 /* of each chain in a turn */
+
+/* out[i] = sum over the chains c of x_c, which starts as i % 16 + c and becomes x_c * factor + addend
+ * FMA_STEPS * n_turns times.  With 0.5 and 1 no step is rounded before it stays where it is.
+ * buffers: out */
+struct fma_rate_args {
+	u32 n, n_turns;
+	f32 factor, addend;
+};
+
 #endif

@@ -363,6 +363,14 @@ static const struct check_case cases[] = {
 	{KERNEL_control, 1, .n_out = 100, .pos = 3, .flags = SMALL},
 	{KERNEL_control, 5, .n_out = 100, .pos = 20, .flags = SMALL},
 	{KERNEL_control, 200, .n_out = 1000, .pos = 30},
+
+	{KERNEL_read_rate, 1, .n_out = 1, .flags = SMALL},
+	{KERNEL_read_rate, 1, .n_out = 4097, .flags = SMALL},
+	{KERNEL_read_rate, 1, .n_out = 70001},
+
+	{KERNEL_fma_rate, 1, .n_out = 1, .n_in = 1, .flags = SMALL},
+	{KERNEL_fma_rate, 1, .n_out = 100, .n_in = 3, .flags = SMALL},
+	{KERNEL_fma_rate, 1, .n_out = 1025, .n_in = 2},
 };
 
 /* A row of the list and, for kernels built per format, one of the formats. */
@@ -863,6 +871,30 @@ static void build_control(struct side *s, const struct step_row *rows)
 		plan_control(&s->plan, s->c->n_out, &tail);
 }
 
+static void build_read_rate(struct side *s, const struct step_row *rows)
+{
+	const uint64_t n_bytes = (uint64_t)s->c->n_out * 4 * sizeof(uint32_t);
+	struct view out = side_output(s, read_rate_bytes(n_bytes), FORM_WORDS, LIMIT_EXACT);
+	struct operand *o = operand_create(s, n_bytes, 0);
+	for (uint64_t i = 0; o && i < n_bytes / sizeof(uint32_t); i++)
+		((uint32_t *)(void *)(o->bytes + GUARD))[i] = side_random_u32(s);
+	struct view data = {0};
+	if (o)
+		data = operand_upload(s, o, MEMORY_DEVICE);
+	input_step(s, rows, 1);
+	if (!s->status)
+		plan_read_rate(&s->plan, out, data);
+}
+
+static void build_fma_rate(struct side *s, const struct step_row *rows)
+{
+	struct view out =
+		side_output(s, s->c->n_out * sizeof(float), FORM_F32, CHECK_LIMIT_ELEMENT);
+	input_step(s, rows, 1);
+	if (!s->status)
+		plan_fma_rate(&s->plan, out, s->c->n_out, s->c->n_in);
+}
+
 static void (*const builders[N_KERNELS])(struct side *s, const struct step_row *rows) = {
 	[KERNEL_embed] = build_embed,
 	[KERNEL_rmsnorm] = build_norm,
@@ -884,6 +916,8 @@ static void (*const builders[N_KERNELS])(struct side *s, const struct step_row *
 	[KERNEL_sample] = build_sample,
 	[KERNEL_beam_select] = build_beam_select,
 	[KERNEL_control] = build_control,
+	[KERNEL_read_rate] = build_read_rate,
+	[KERNEL_fma_rate] = build_fma_rate,
 };
 
 /* ---- running and comparing --------------------------------------------------------------------- */

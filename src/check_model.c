@@ -123,6 +123,8 @@ static struct extent extent_of(const struct op *op, uint32_t i, const struct ste
 	case KERNEL_beam_select: /* of no step that validation runs */
 	case KERNEL_kv_copy:
 	case KERNEL_kv_shift:
+	case KERNEL_read_rate:
+	case KERNEL_fma_rate:
 		return none;
 	case N_KERNELS:
 		break;

@@ -563,6 +563,44 @@ void plan_control(struct plan *p, uint32_t n_vocab, const struct tail *tail)
 		});
 }
 
+/* ---- yardsticks ---- */
+
+#define QUAD_BYTES 16 /* of a uvec4 */
+
+uint64_t read_rate_bytes(uint64_t n_bytes)
+{
+	const uint64_t group_bytes =
+		(uint64_t)kernel_info(KERNEL_read_rate)->outputs_per_group * QUAD_BYTES;
+	return (n_bytes + group_bytes - 1) / group_bytes * sizeof(uint32_t);
+}
+
+void plan_read_rate(struct plan *p, struct view out, struct view data)
+{
+	assert(data.n_bytes % QUAD_BYTES == 0 && out.n_bytes >= read_rate_bytes(data.n_bytes));
+	const uint32_t n = (uint32_t)(data.n_bytes / QUAD_BYTES);
+	plan_append(p,
+		(struct op){
+			.kernel = KERNEL_read_rate,
+			.n_outputs = n,
+			.rule = SIZE_ONE,
+			.buffers = {out, data},
+			.args.read_rate = {.n = n},
+		});
+}
+
+void plan_fma_rate(struct plan *p, struct view out, uint32_t n, uint32_t n_turns)
+{
+	assert(out.n_bytes >= n * sizeof(float));
+	plan_append(p,
+		(struct op){
+			.kernel = KERNEL_fma_rate,
+			.n_outputs = n,
+			.rule = SIZE_ONE,
+			.buffers = {out},
+			.args.fma_rate = {.n = n, .n_turns = n_turns, .factor = 0.5f, .addend = 1},
+		});
+}
+
 void sizes_update(struct dispatch_size *sizes, uint32_t n_sizes, const struct step_header *step)
 {
 	bool idle = step->done || step->n_rows == 0;

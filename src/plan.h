@@ -231,6 +231,12 @@ void plan_kv_copy(
 void plan_kv_shift(struct plan *p, const struct kv_layer *kv, const struct kv_shape *shape,
 	const struct rope *rope, float magnitude);
 
+/* How fast a device reads and computes (rates.h): see struct read_rate_args and struct fma_rate_args.  out:
+ * read_rate_bytes of the data's bytes; n floats. */
+void plan_read_rate(struct plan *p, struct view out, struct view data);
+uint64_t read_rate_bytes(uint64_t n_bytes);
+void plan_fma_rate(struct plan *p, struct view out, uint32_t n, uint32_t n_turns);
+
 /* Rewrites x, y, z of each entry from the header: what the control shader does on a device. */
 void sizes_update(struct dispatch_size *sizes, uint32_t n_sizes, const struct step_header *step);
 

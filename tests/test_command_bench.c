@@ -45,6 +45,20 @@ Test(command_bench, tests_and_figures)
 		cr_expect_gt(real_at(row, "submits_per_token"), 0);
 		cr_expect_leq(real_at(row, "submits_per_token"), 1);
 		cr_expect_gt(real_at(row, "bandwidth_gb_s"), 0);
+		/* The reference computes in the calling thread, and nowhere else. */
+		cr_expect_gt(real_at(row, "host_ms_per_token"), 0);
+		cr_expect_leq(real_at(row, "host_ms_per_token"),
+			1.01 * real_at(row, "cpu_ms_per_token") + 0.01);
+		cr_expect_float_eq(real_at(row, "pct_arithmetic"),
+			100 * real_at(row, "gflop_s") / real_at(row, "arithmetic_gflop_s"), 1e-6);
+		/* Two operations a weight, and some for attention. */
+		const double flops = 1e9 * real_at(row, "gflop_s") / real_at(row, "tok_s");
+		cr_expect(flops > 1.5 * real_at(row, "model_n_params") / 2 &&
+				flops < 4 * real_at(row, "model_n_params"),
+			"%s: %g operations a token of %g weights", names[i], flops,
+			real_at(row, "model_n_params"));
+		cr_expect_gt(real_at(row, "device_bytes"), 1000);
+		cr_expect_gt(real_at(row, "peak_rss_bytes"), real_at(row, "device_bytes"));
 		if (real_at(row, "n_prompt") > 0) {
 			cr_expect(json_is_null(json_object_get(row, "gb_s")));
 			continue;

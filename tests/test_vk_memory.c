@@ -1,6 +1,6 @@
 /* Devices that are short of something: large blocks of memory, subgroup arithmetic. */
-#include "bandwidth.h"
 #include "models.h"
+#include "rates.h"
 #include "vk/alloc.h"
 #include "vk/memory.h"
 
@@ -128,17 +128,18 @@ Test(vk_memory, the_baseline_gives_the_same_logits)
 	}
 }
 
-/* The matrix that bandwidth is measured with is larger than one binding of this driver. */
-Test(vk_memory, bandwidth_in_chunks)
+/* What bandwidth is measured with is larger than one binding of this driver. */
+Test(vk_memory, rates_in_chunks)
 {
 	struct backend *b;
-	struct bandwidth bandwidth;
+	struct rates rates;
 	struct lap_error err = {0};
 	if (test_small())
 		skip_test("a quarter of a GiB on a slow device");
 	cr_assert_eq(vk_open(&(struct vk_options){0}, &b, &err), LAP_OK, "%s", err.text);
-	cr_assert_eq(bandwidth_measure(b, &bandwidth, &err), LAP_OK, "%s", err.text);
-	cr_expect_gt(bandwidth.n_bytes, b->max_buffer_bytes);
-	cr_expect_gt(bandwidth.bytes_per_second, 0);
+	cr_assert_eq(rates_measure(b, &rates, &err), LAP_OK, "%s", err.text);
+	cr_expect_gt(rates.n_bytes, b->max_buffer_bytes);
+	cr_expect_gt(rates.bytes_per_second, 0);
+	cr_expect_gt(rates.flops_per_second, 0);
 	b->ops->close(b);
 }

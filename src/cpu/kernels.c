@@ -482,3 +482,39 @@ void cpu_attn_reduce(const struct op *op, const struct step_header *step)
 				to[j] = (float)(values[j] * factor / sum);
 		}
 }
+
+/* ---- yardsticks -------------------------------------------------------------------------------- */
+
+void cpu_read_rate(const struct op *op, const struct step_header *step)
+{
+	(void)step;
+	const u32 n = op->args.read_rate.n;
+	const u32 in_group = kernel_info(op->kernel)->outputs_per_group;
+	u32 *out = cpu_pointer(&op->buffers[0]);
+	const u32 *words = cpu_pointer(&op->buffers[1]);
+	for (u32 first = 0; first < n; first += in_group) {
+		size_t end = (size_t)4 * min_u32(n, first + in_group);
+		u32 sum = 0;
+		for (size_t i = (size_t)4 * first; i < end; i++)
+			sum += words[i];
+		out[first / in_group] = sum;
+	}
+}
+
+void cpu_fma_rate(const struct op *op, const struct step_header *step)
+{
+	(void)step;
+	const struct fma_rate_args *a = &op->args.fma_rate;
+	float *out = cpu_pointer(&op->buffers[0]);
+	for (u32 i = 0; i < a->n; i++) {
+		float x[FMA_CHAINS], sum = 0;
+		for (u32 c = 0; c < FMA_CHAINS; c++)
+			x[c] = (float)(i % 16 + c);
+		for (u32 turn = 0; turn < a->n_turns * FMA_STEPS; turn++)
+			for (u32 c = 0; c < FMA_CHAINS; c++)
+				x[c] = x[c] * a->factor + a->addend;
+		for (u32 c = 0; c < FMA_CHAINS; c++)
+			sum += x[c];
+		out[i] = sum;
+	}
+}

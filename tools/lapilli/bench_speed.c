@@ -5,19 +5,26 @@
  * 512 tokens in the context before. Prompts are random tokens, always the same; every test runs once
  * before it is measured, so that recordings and pipelines are there.
  *
- * Looks below the public header on purpose, for the memory bandwidth, which no public function shows. */
+ * Beside each speed stands how much of the device's memory bandwidth and arithmetic that is, both measured
+ * first, and what it costs: CPU time of the process with all its threads (a software device computes in
+ * them) and of the thread that runs the steps alone.
+ *
+ * Looks below the public header on purpose, for those rates and for what a step computes, which no public
+ * function shows. */
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "answer.h"
-#include "bandwidth.h"
 #include "bench.h"
 #include "console.h"
-#include "engine.h"
+#include "rates.h"
+#include "session.h"
 #include "source.h"
+#include "work.h"
 
 enum { MAX_VALUES = 16, MAX_TOKENS = 1 << 24, MAX_PARALLEL = 32, WARM_TOKENS = 8 };
 
@@ -37,15 +44,16 @@ struct row {
 	const struct test *test;
 	double seconds[1000], mean, deviation; /* of tok/s */
 	uint32_t n_samples;
-	double cpu_seconds, submits; /* a token */
-	double bytes_per_step;       /* 0: not known, as of prompts */
-	double bytes_per_second;
+	double cpu_seconds, host_seconds, submits, flops; /* a token */
+	double bytes_per_step;                            /* 0: not known, as of prompts */
+	double bytes_per_second, flops_per_second;
+	uint64_t device_bytes; /* of model and session */
 };
 
 struct bench {
 	const struct options *o;
 	struct lap_model *model;
-	struct bandwidth bandwidth;
+	struct rates rates;
 	struct values prompts, predicts, depths, parallel;
 	struct values both_prompt, both_predict;
 	json_t *list;
@@ -123,6 +131,21 @@ static void fill_prompt(int32_t *ids, size_t n, uint32_t seed, uint32_t n_vocab)
 	}
 }
 
+/* What a token in the middle of the test computes. */
+static enum lap_status count_flops(
+	struct lap_session *s, const struct test *t, struct row *row, struct lap_error *err)
+{
+	struct plan plan = {0};
+	const struct step_header step = {
+		.n_rows = 1, .n_kv = t->n_depth + (t->n_prompt + t->n_gen) / 2 + 1};
+	enum lap_status status =
+		session_plan(s, t->n_prompt ? ROLE_PREFILL : ROLE_DECODE, STEP_DRAW, 0, &plan, err);
+	for (uint32_t i = 0; i < plan.n_ops && !status; i++)
+		row->flops += op_work(&plan.ops[i], &step).flops;
+	plan_free(&plan);
+	return status;
+}
+
 struct run {
 	struct lap_session *session;
 	struct lap_request requests[MAX_PARALLEL];
@@ -150,18 +173,21 @@ static enum lap_status generate(
 	return status;
 }
 
-/* The context as the test finds it, then the test. The last token of a prompt is the row of the first
- * generated one, so one more is given. */
-static enum lap_status run_once(
-	struct run *r, const struct test *t, uint32_t n_gen, double *seconds, struct lap_error *err)
+/* The context as the test finds it, then the test, whose CPU time is added to *cpu_seconds. The last token of
+ * a prompt is the row of the first generated one, so one more is given. */
+static enum lap_status run_once(struct run *r, const struct test *t, uint32_t n_gen,
+	double *seconds, double *cpu_seconds, struct lap_error *err)
 {
 	double ignored;
 	enum lap_status status = LAP_OK;
 	lap_session_clear(r->session);
 	if (t->n_depth)
 		status = generate(r, t->n_depth + 1, 0, &ignored, err);
-	const size_t n_prompt = t->n_depth + t->n_prompt + 1;
-	return status ? status : generate(r, n_prompt, n_gen, seconds, err);
+	const double before = clock_cpu_seconds();
+	if (!status)
+		status = generate(r, t->n_depth + t->n_prompt + 1, n_gen, seconds, err);
+	*cpu_seconds += clock_cpu_seconds() - before;
+	return status;
 }
 
 static void take_counters(
@@ -179,7 +205,7 @@ static void take_counters(
 	/* What the steps read on average: the context grew while they ran. */
 	kv *= (t->n_depth + 0.5 * t->n_gen) / (t->n_depth + t->n_gen + 1.0);
 	row->submits += submits / n_tokens;
-	row->cpu_seconds += thread / n_tokens;
+	row->host_seconds += thread / n_tokens;
 	row->bytes_per_step = t->n_prompt ? 0 : weights + kv;
 }
 
@@ -197,8 +223,10 @@ static void summarise(struct row *row)
 	}
 	row->deviation = row->n_samples > 1 ? sqrt(squares / (row->n_samples - 1)) : 0;
 	row->submits /= row->n_samples;
-	row->cpu_seconds /= row->n_samples;
+	row->cpu_seconds /= row->n_samples * n_tokens;
+	row->host_seconds /= row->n_samples;
 	row->bytes_per_second = row->bytes_per_step * row->mean / t->n_parallel;
+	row->flops_per_second = row->flops * row->mean;
 }
 
 static enum lap_status measure(struct bench *b, const struct test *t, struct lap_error *err)
@@ -222,12 +250,15 @@ static enum lap_status measure(struct bench *b, const struct test *t, struct lap
 			fill_prompt(r.prompts[i], n_ids, i, n_vocab);
 	}
 	interrupt_session(r.session);
-	double seconds;
+	double ignored = 0;
+	row->device_bytes = b->model->backend->device_bytes;
 	if (!status)
-		status = run_once(
-			&r, t, t->n_gen < WARM_TOKENS ? t->n_gen : WARM_TOKENS, &seconds, err);
+		status = run_once(&r, t, t->n_gen < WARM_TOKENS ? t->n_gen : WARM_TOKENS, &ignored,
+			&ignored, err);
+	if (!status)
+		status = count_flops(r.session, t, row, err);
 	for (int64_t i = 0; i < b->o->bench_repeat && !status; i++) {
-		status = run_once(&r, t, t->n_gen, &row->seconds[i], err);
+		status = run_once(&r, t, t->n_gen, &row->seconds[i], &row->cpu_seconds, err);
 		if (!status)
 			take_counters(b, &r, t, row);
 		row->n_samples += !status;
@@ -243,15 +274,24 @@ static enum lap_status measure(struct bench *b, const struct test *t, struct lap
 
 /* ---- printing -------------------------------------------------------------------------------- */
 
-static double share(const struct bench *b) /* of the bandwidth, in percent */
+/* Of what the device can do, in percent. */
+static double share(double rate, double most)
 {
-	return 100 * per_second(b->row.bytes_per_second, b->bandwidth.bytes_per_second);
+	return 100 * per_second(rate, most);
+}
+
+static double peak_bytes(void) /* of memory that the process had at once */
+{
+	struct rusage usage = {0};
+	getrusage(RUSAGE_SELF, &usage);
+	return 1024.0 * (double)usage.ru_maxrss;
 }
 
 static json_t *row_json(const struct bench *b)
 {
 	const struct row *row = &b->row;
 	const struct test *t = row->test;
+	const struct rates *rates = &b->rates;
 	const struct lap_model_info *m = lap_model_info(b->model);
 	const double n_tokens = (double)t->n_prompt + (double)t->n_gen * t->n_parallel;
 	const bool known = row->bytes_per_step > 0;
@@ -260,7 +300,7 @@ static json_t *row_json(const struct bench *b)
 		json_array_append_new(samples, json_real(per_second(n_tokens, row->seconds[i])));
 	return json_pack(
 		"{s:s, s:s, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:f, "
-		"s:o, s:o, s:f, s:f}",
+		"s:f, s:o, s:o, s:f, s:f, s:f, s:f, s:f, s:I, s:f}",
 		"test", t->name, "version", lap_version(), "model",
 		json_bytes(model_name(m), strlen(model_name(m))), "device",
 		json_bytes(m->device_name, strlen(m->device_name)), "architecture", m->architecture,
@@ -269,10 +309,16 @@ static json_t *row_json(const struct bench *b)
 		(json_int_t)t->n_gen, "n_depth", (json_int_t)t->n_depth, "n_parallel",
 		(json_int_t)t->n_parallel, "repetitions", (json_int_t)row->n_samples, "tok_s",
 		row->mean, "stddev_tok_s", row->deviation, "samples_tok_s", samples,
-		"cpu_ms_per_token", 1e3 * row->cpu_seconds, "gb_s",
+		"cpu_ms_per_token", 1e3 * row->cpu_seconds, "host_ms_per_token",
+		1e3 * row->host_seconds, "gb_s",
 		known ? json_real(row->bytes_per_second * 1e-9) : json_null(), "pct_bandwidth",
-		known ? json_real(share(b)) : json_null(), "submits_per_token", row->submits,
-		"bandwidth_gb_s", b->bandwidth.bytes_per_second * 1e-9);
+		known ? json_real(share(row->bytes_per_second, rates->bytes_per_second))
+		      : json_null(),
+		"gflop_s", row->flops_per_second * 1e-9, "pct_arithmetic",
+		share(row->flops_per_second, rates->flops_per_second), "submits_per_token",
+		row->submits, "bandwidth_gb_s", rates->bytes_per_second * 1e-9,
+		"arithmetic_gflop_s", rates->flops_per_second * 1e-9, "device_bytes",
+		(json_int_t)row->device_bytes, "peak_rss_bytes", peak_bytes());
 }
 
 static void print_markdown(struct bench *b)
@@ -281,18 +327,24 @@ static void print_markdown(struct bench *b)
 	const struct lap_model_info *m = lap_model_info(b->model);
 	char gb[32] = "", percent[32] = "";
 	if (!b->titled)
-		out_printf(
-			"| model | size | params | device | test | t/s | CPU ms/token | GB/s | "
-			"%% of bandwidth | submits/token |\n"
-			"| --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n");
+		out_printf("| model | size | params | device | test | t/s | CPU ms/token | host "
+			   "ms/token | GB/s | %% of bandwidth | GFLOP/s | %% of arithmetic | "
+			   "submits/token | device memory |\n"
+			   "| --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | "
+			   "---: | ---: | ---: | ---: |\n");
 	if (row->bytes_per_step > 0) {
 		snprintf(gb, sizeof gb, "%.2f", row->bytes_per_second * 1e-9);
-		snprintf(percent, sizeof percent, "%.1f", share(b));
+		snprintf(percent, sizeof percent, "%.1f",
+			share(row->bytes_per_second, b->rates.bytes_per_second));
 	}
-	out_printf("| %s %s | %s | %.2f M | %s | %s | %.2f ± %.2f | %.3f | %s | %s | %.3f |\n",
+	out_printf("| %s %s | %s | %.2f M | %s | %s | %.2f ± %.2f | %.3f | %.3f | %s | %s | %.2f | "
+		   "%.1f | %.3f | %s |\n",
 		m->architecture, model_name(m), bytes_text(m->weight_bytes),
 		(double)m->n_weights * 1e-6, m->device_name, row->test->name, row->mean,
-		row->deviation, 1e3 * row->cpu_seconds, gb, percent, row->submits);
+		row->deviation, 1e3 * row->cpu_seconds, 1e3 * row->host_seconds, gb, percent,
+		row->flops_per_second * 1e-9,
+		share(row->flops_per_second, b->rates.flops_per_second), row->submits,
+		bytes_text(row->device_bytes));
 }
 
 /* Texts in quotes, lists left out: one line of names, then one a test. */
@@ -408,11 +460,12 @@ enum lap_status bench_speed(const struct options *o, struct lap_error *err)
 	if (!status)
 		status = source_model(o, SOURCE_MODEL, &b->model, err);
 	if (!status)
-		status = bandwidth_measure(b->model->backend, &b->bandwidth, err);
+		status = rates_measure(b->model->backend, &b->rates, err);
 	if (!status) {
-		say("memory bandwidth: %.2f GB/s, read by the matrix-vector kernel with F32 "
-		    "weights, %s",
-			b->bandwidth.bytes_per_second * 1e-9, bytes_text(b->bandwidth.n_bytes));
+		say("memory bandwidth: %.2f GB/s (%s read); arithmetic: %.2f GFLOP/s (32-bit "
+		    "multiply-add)",
+			b->rates.bytes_per_second * 1e-9, bytes_text(b->rates.n_bytes),
+			b->rates.flops_per_second * 1e-9);
 		status = try_all(b, output, err);
 	}
 	if (output == OUTPUT_JSON && (!status || interrupted())) {

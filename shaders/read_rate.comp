@@ -1,0 +1,31 @@
+/* read_rate: out[group] = sum of the words of a group's outputs/group uvec4s, modulo 2^32.  Does nothing
+ * but read: how fast it can be is how fast memory is. */
+layout(local_size_x_id = LANES_ID) in;
+layout(push_constant) uniform push { read_rate_args args; };
+layout(std430, set = 0, binding = 0) writeonly buffer out_buffer { uint result[]; };
+layout(std430, set = 0, binding = 1) readonly buffer data_buffer { uvec4 data[]; };
+
+#define AT_ONCE 4 /* reads of a lane that do not wait for each other */
+
+shared uint total;
+
+void main()
+{
+	uint first = flat_group() * OUTPUTS_PER_GROUP;
+	if (first >= args.n)
+		return;
+	uint end = min(first + OUTPUTS_PER_GROUP, args.n);
+	uint i = first + gl_LocalInvocationID.x;
+	uvec4 sum = uvec4(0);
+	for (; i + (AT_ONCE - 1) * LANES < end; i += AT_ONCE * LANES)
+		sum += (data[i] + data[i + LANES]) + (data[i + 2 * LANES] + data[i + 3 * LANES]);
+	for (; i < end; i += LANES)
+		sum += data[i];
+	if (gl_LocalInvocationID.x == 0)
+		total = 0;
+	barrier();
+	atomicAdd(total, sum.x + sum.y + sum.z + sum.w);
+	barrier();
+	if (gl_LocalInvocationID.x == 0)
+		result[flat_group()] = total;
+}

@@ -1,0 +1,155 @@
+/* Rates of memory and arithmetic: see rates.h. */
+#include "rates.h"
+
+#include <stdlib.h>
+
+enum {
+	N_BYTES = 256 << 20,
+	N_BYTES_REFERENCE = 64 << 20, /* which is slow, and its memory is not what holds it up */
+	N_LANES = 1 << 18,            /* of fma_rate: enough for every unit of a large device */
+	N_TURNS = 32,
+	N_LANES_REFERENCE = 1 << 12,
+	MAX_CHUNKS = 64,
+	N_RUNS = 5,
+	MAX_TIMES = 64,       /* of one submit */
+	PIECE_BYTES = 1 << 20 /* written at once */
+};
+static const double submit_seconds = 0.03; /* about, of one submit */
+
+struct meter {
+	struct backend *b;
+	struct lap_error *err;
+	enum lap_status status; /* of the first thing that went wrong */
+	struct buffer *buffers[2 * MAX_CHUNKS + 4];
+	uint32_t n_buffers;
+	struct view step, sizes;
+};
+
+static struct view create(struct meter *m, uint64_t n_bytes, enum memory memory)
+{
+	struct view view = {.n_bytes = n_bytes};
+	if (m->status)
+		return view;
+	m->status = m->b->ops->buffer_create(
+		m->b, n_bytes, memory, "memory to measure with", &view.buffer, m->err);
+	if (!m->status)
+		m->buffers[m->n_buffers++] = view.buffer;
+	return view;
+}
+
+/* Numbers in every page: memory that was never written may be no memory at all. */
+static void fill(struct meter *m, struct view view)
+{
+	uint32_t *piece = m->status ? NULL : malloc(PIECE_BYTES);
+	if (!piece) {
+		m->status = m->status ? m->status : fail_memory(m->err, "a piece", PIECE_BYTES);
+		return;
+	}
+	for (uint32_t i = 0; i < PIECE_BYTES / sizeof *piece; i++)
+		piece[i] = i * 2654435761u;
+	for (uint64_t at = 0; at < view.n_bytes && !m->status; at += PIECE_BYTES) {
+		struct view to = view;
+		to.offset = at;
+		to.n_bytes = view.n_bytes - at < PIECE_BYTES ? view.n_bytes - at : PIECE_BYTES;
+		m->status = m->b->ops->write(m->b, to, piece, to.n_bytes, m->err);
+	}
+	free(piece);
+}
+
+/* Seconds of the plan once, in one submit of n_times. */
+static double run(struct meter *m, struct runnable *r, uint32_t n_times)
+{
+	uint64_t ticket;
+	if (m->status)
+		return 0;
+	m->b->ops->begin(r);
+	const double start = clock_seconds();
+	m->status = m->b->ops->run(m->b, r, n_times, &ticket, m->err);
+	if (!m->status)
+		m->status = m->b->ops->wait(m->b, ticket, m->err);
+	return (clock_seconds() - start) / n_times;
+}
+
+/* Seconds of the plan, at its fastest; frees the plan. */
+static double fastest(struct meter *m, struct plan *p)
+{
+	struct runnable *r = NULL;
+	if (!m->status)
+		m->status = p->out_of_memory ? fail_memory(m->err, "a plan", sizeof(struct op))
+					     : m->b->ops->prepare(m->b, p, false, &r, m->err);
+	plan_free(p);
+	run(m, r, 1); /* which may compile, or wake the device */
+	double best = run(m, r, 1);
+	const double times = best > 0 ? submit_seconds / best : MAX_TIMES;
+	for (uint32_t i = 0; i < N_RUNS && !m->status; i++) {
+		double seconds = run(m, r,
+			times > MAX_TIMES   ? MAX_TIMES
+				: times < 1 ? 1
+					    : (uint32_t)times);
+		best = seconds < best ? seconds : best;
+	}
+	m->b->ops->release(m->b, r);
+	return best;
+}
+
+static struct plan new_plan(const struct meter *m)
+{
+	return (struct plan){.role = ROLE_DECODE,
+		.max_rows = 1,
+		.layer = -1,
+		.step = m->step,
+		.sizes = m->sizes};
+}
+
+static double read_seconds(struct meter *m, uint64_t n_bytes)
+{
+	const uint64_t limit = m->b->max_buffer_bytes, most = limit < n_bytes ? limit : n_bytes;
+	struct plan p = new_plan(m);
+	if (most * MAX_CHUNKS < n_bytes) {
+		m->status = fail(m->err, LAP_NO_DEVICE,
+			"%s binds %llu bytes at once, too few to measure with", m->b->name,
+			(unsigned long long)limit);
+		return 0;
+	}
+	for (uint64_t at = 0; at < n_bytes && !m->status; at += most) {
+		const uint64_t n = n_bytes - at < most ? n_bytes - at : most;
+		struct view data = create(m, n, MEMORY_DEVICE);
+		struct view out = create(m, read_rate_bytes(n), MEMORY_DEVICE);
+		fill(m, data);
+		if (!m->status)
+			plan_read_rate(&p, out, data);
+	}
+	return fastest(m, &p);
+}
+
+static double fma_seconds(struct meter *m, uint32_t n_lanes)
+{
+	struct plan p = new_plan(m);
+	struct view out = create(m, (uint64_t)n_lanes * sizeof(float), MEMORY_DEVICE);
+	if (!m->status)
+		plan_fma_rate(&p, out, n_lanes, N_TURNS);
+	return fastest(m, &p);
+}
+
+enum lap_status rates_measure(struct backend *b, struct rates *rates, struct lap_error *err)
+{
+	const uint32_t n_lanes = b->device ? N_LANES : N_LANES_REFERENCE;
+	const struct step_header header = {.n_rows = 1, .n_kv = 1};
+	struct meter m = {.b = b, .err = err};
+	*rates = (struct rates){.n_bytes = b->device ? N_BYTES : N_BYTES_REFERENCE};
+	m.step = create(&m, sizeof(struct step_header) + sizeof(struct step_row), MEMORY_SHARED);
+	m.sizes = create(&m, MAX_SIZES * sizeof(struct dispatch_size), MEMORY_SHARED);
+	if (!m.status)
+		m.status = b->ops->write(b, (struct view){m.step.buffer, 0, sizeof header}, &header,
+			sizeof header, err);
+	double reading = m.status ? 0 : read_seconds(&m, rates->n_bytes);
+	double computing = m.status ? 0 : fma_seconds(&m, n_lanes);
+	if (reading > 0)
+		rates->bytes_per_second = (double)rates->n_bytes / reading;
+	if (computing > 0)
+		rates->flops_per_second =
+			2.0 * FMA_CHAINS * FMA_STEPS * N_TURNS * n_lanes / computing;
+	for (uint32_t i = 0; i < m.n_buffers; i++)
+		b->ops->buffer_destroy(b, m.buffers[i]);
+	return m.status;
+}
