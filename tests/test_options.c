@@ -497,7 +497,7 @@ Test(options, mistakes)
 		{"--ids", "--ids is no option of generate", "but of tokenize"},
 		{"tokenize -n 3", "-n is no option of tokenize", "but of generate"},
 		{"devices -m x", "-m is no option of devices",
-			"generate, logits, tokenize, template, info"},
+			"generate, chat, logits, tokenize, template, info"},
 		{"genrate", "unknown command genrate", "nearest is generate"},
 		{"hello", "unexpected argument \"hello\"", "behind -p"},
 		{"-m x generate", "generate", "the command goes before"},

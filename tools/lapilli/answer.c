@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "console.h"
+#include "signals.h"
 
 static bool keep_id(struct answer *a, int32_t id)
 {

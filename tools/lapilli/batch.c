@@ -8,6 +8,7 @@
 #include "console.h"
 #include "drafting.h"
 #include "prompts.h"
+#include "signals.h"
 #include "source.h"
 
 #define DEFAULT_PARALLEL 8 /* up to so many rows a step is summed as it is for one */

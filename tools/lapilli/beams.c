@@ -5,6 +5,7 @@
 
 #include "answer.h"
 #include "console.h"
+#include "signals.h"
 #include "source.h"
 
 enum { MOST_TOP = 64 }; /* best tokens of each beam that a step can list */

@@ -3,6 +3,7 @@
 
 #include "commands.h"
 #include "console.h"
+#include "signals.h"
 
 int command_bench(const struct options *o)
 {
@@ -18,6 +19,6 @@ int command_bench(const struct options *o)
 	else
 		status = bench_speed(o, &err);
 	if (interrupted() && (!status || status == LAP_ERROR))
-		return STATUS_INTERRUPTED;
+		return interrupt_status();
 	return status ? report(&err) : LAP_OK;
 }

@@ -23,6 +23,7 @@
 #include "console.h"
 #include "rates.h"
 #include "session.h"
+#include "signals.h"
 #include "source.h"
 #include "work.h"
 

@@ -9,6 +9,7 @@
 #include "locate.h"
 #include "progress.h"
 #include "score.h"
+#include "signals.h"
 #include "source.h"
 #include "windows.h"
 
@@ -224,6 +225,6 @@ int command_compare(const struct options *o)
 		text_free(&r.sides[i].path);
 	}
 	if (interrupted())
-		return STATUS_INTERRUPTED;
+		return interrupt_status();
 	return status ? report(&err) : LAP_OK;
 }

@@ -1,10 +1,10 @@
-/* Standard streams, JSON lines and ^C: see console.h. */
+/* Standard streams and JSON lines: see console.h. */
 #include "console.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -129,35 +129,4 @@ const char *bytes_text(uint64_t n_bytes)
 		unit++;
 	snprintf(text, sizeof texts[0], unit && n < 99.95 ? "%.1f %s" : "%.0f %s", n, units[unit]);
 	return text;
-}
-
-/* ---- ^C -------------------------------------------------------------------------------------- */
-
-static volatile sig_atomic_t n_interrupts;
-static _Atomic(struct lap_session *) current_session;
-
-static void handle_interrupt(int number)
-{
-	if (n_interrupts++)
-		_exit(128 + number);
-	struct lap_session *session = atomic_load(&current_session);
-	if (session)
-		lap_session_cancel(session);
-}
-
-void interrupt_install(void)
-{
-	struct sigaction action = {.sa_handler = handle_interrupt, .sa_flags = SA_RESTART};
-	sigemptyset(&action.sa_mask);
-	sigaction(SIGINT, &action, NULL);
-}
-
-void interrupt_session(struct lap_session *session)
-{
-	atomic_store(&current_session, session);
-}
-
-bool interrupted(void)
-{
-	return n_interrupts > 0;
 }

@@ -1,13 +1,12 @@
 /* What every command does with its standard streams.
  *
  * Owns the state of standard output (the first failed write is remembered), the words on standard
- * error, JSON on one line, and what ^C does. Knows nothing of models. The streams are never given a
- * locale: numbers have a point, text goes out as the bytes it is. */
+ * error, and JSON on one line. Knows nothing of models. The streams are never given a locale: numbers have
+ * a point, text goes out as the bytes it is. */
 #ifndef LAPILLI_CONSOLE_H
 #define LAPILLI_CONSOLE_H
 
 #include <jansson.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -48,13 +47,5 @@ int report(const struct lap_error *err);
 
 /* A number of bytes as "1.2 GiB". Valid until four more were asked for. */
 const char *bytes_text(uint64_t n_bytes);
-
-/* ^C. interrupt_install makes the first one call lap_session_cancel on the session last given to
- * interrupt_session (may be NULL) and the second end the process with status 130. Without it a ^C
- * ends the process as usual. interrupted: whether the first has come. */
-void interrupt_install(void);
-void interrupt_session(struct lap_session *session);
-bool interrupted(void);
-#define STATUS_INTERRUPTED (128 + SIGINT)
 
 #endif

@@ -11,6 +11,7 @@
 #include "drafting.h"
 #include "prompt.h"
 #include "request_options.h"
+#include "signals.h"
 #include "source.h"
 
 static const char demo_prompt[] = "It is a truth universally acknowledged, that";
@@ -175,7 +176,7 @@ int command_generate(const struct options *o)
 	struct lap_error err = {0};
 	enum lap_status status = o->prompts_file ? generate_all(o, &err) : generate_one(o, &err);
 	if (interrupted() && (!status || status == LAP_ERROR))
-		return STATUS_INTERRUPTED;
+		return interrupt_status();
 	if (status && !err.text[0]) /* reported where it happened */
 		return (int)status;
 	return status ? report(&err) : LAP_OK;

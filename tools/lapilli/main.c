@@ -2,6 +2,8 @@
  * line may say is in options.def; what the library does is in include/lapilli.h. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "commands.h"
 #include "console.h"
@@ -46,6 +48,27 @@ static int run(struct options *o, struct text *model)
 	return commands[o->command](o);
 }
 
+/* `lapilli -m FILE` and no text, by somebody at a terminal: they want to talk. Options that a conversation has
+ * no use for ask for something else. */
+static void want_chat(int argc, char **argv, struct options *o)
+{
+	if (o->command_named || !(o->model || o->hf_repo) || o->prompt || o->file || o->help ||
+		!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO))
+		return;
+	char chat[] = "chat", **more = array_alloc((uint64_t)argc + 2, sizeof *more);
+	struct options named;
+	if (!more)
+		return;
+	more[0] = argv[0];
+	more[1] = chat;
+	memcpy(more + 2, argv + 1, (size_t)argc * sizeof *more); /* with the NULL at the end */
+	if (!options_parse(argc + 1, more, &named, NULL)) {
+		options_release(o);
+		*o = named;
+	}
+	free(more);
+}
+
 int main(int argc, char **argv)
 {
 	console_open();
@@ -55,8 +78,10 @@ int main(int argc, char **argv)
 	int status = LAP_OK;
 	if (options_parse(argc, argv, &o, &err))
 		status = report(&err);
-	else
+	else {
+		want_chat(argc, argv, &o);
 		status = run(&o, &model);
+	}
 	options_release(&o);
 	text_free(&model);
 	return console_close(status);

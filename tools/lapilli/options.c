@@ -321,13 +321,25 @@ static enum lap_status add_text(
 	return LAP_OK;
 }
 
+static enum lap_status parse_flag(
+	const char *name, const char *text, bool *flag, struct lap_error *err)
+{
+	static const char *const words[] = {"off", "on", "false", "true", "0", "1", "no", "yes"};
+	for (size_t i = 0; i < ARRAY_COUNT(words); i++)
+		if (strcmp(text, words[i]) == 0) {
+			*flag = i % 2;
+			return LAP_OK;
+		}
+	return fail(err, LAP_USAGE, "%s: found \"%.40s\", expected on or off", name, text);
+}
+
 static enum lap_status set_value(const struct option *option, const char *name, const char *text,
 	struct options *o, struct lap_error *err)
 {
 	void *field = (char *)o + option->offset;
 	switch (option->kind) {
-	case FLAG: /* has no value and does not come here */
-		break;
+	case FLAG: /* on the command line it has no value */
+		return parse_flag(name, text, field, err);
 	case TEXT:
 		*(const char **)field = text;
 		return LAP_OK;
@@ -477,6 +489,40 @@ static const struct option *request_option(const char *name)
 	return option && may_set(option) && bare[1] ? option : NULL;
 }
 
+/* What somebody may have meant by a name that no option of a request has, as keys are spelled. */
+static struct name nearest_key(const char *name)
+{
+	char typed[NAME_BYTES];
+	snprintf(typed, sizeof typed, "%s", name);
+	for (char *c = typed; *c; c++)
+		*c = *c == '_' ? '-' : *c;
+	struct name nearest = nearest_name(typed, COMMAND_generate, true);
+	for (char *c = nearest.bare; *c; c++)
+		*c = *c == '-' ? '_' : *c;
+	return nearest;
+}
+
+/* Values in place of those that are there. */
+static enum lap_status assign(const struct option *option, struct options *o, const char *name,
+	const char *const *values, size_t n, struct lap_error *err)
+{
+	void *field = (char *)o + option->offset;
+	if (option->kind == TEXTS) {
+		free(((struct text_list *)field)->texts);
+		*(struct text_list *)field = (struct text_list){0};
+	} else if (option->kind == IDS) {
+		free(((struct id_list *)field)->ids);
+		*(struct id_list *)field = (struct id_list){0};
+	}
+	for (size_t i = 0; option->group == GROUP_form && i < ARRAY_COUNT(table); i++)
+		if (table[i].group == GROUP_form) /* one takes the place of the others */
+			*(const char **)((char *)o + table[i].offset) = NULL;
+	enum lap_status status = LAP_OK;
+	for (size_t i = 0; i < n && !status; i++)
+		status = set_value(option, name, values[i], o, err);
+	return status;
+}
+
 enum lap_status options_set(struct options *o, const char *name, enum value_form form,
 	const char *const *values, size_t n, struct lap_error *err)
 {
@@ -494,40 +540,96 @@ enum lap_status options_set(struct options *o, const char *name, enum value_form
 			1u << VALUE_STRING | 1u << VALUE_STRINGS | 1u << VALUE_NONE},
 	};
 	const struct option *option = request_option(name);
-	if (!option) {
-		char typed[NAME_BYTES];
-		snprintf(typed, sizeof typed, "%s", name);
-		for (char *c = typed; *c; c++)
-			*c = *c == '_' ? '-' : *c;
-		struct name nearest = nearest_name(typed, COMMAND_generate, true);
-		for (char *c = nearest.bare; *c; c++)
-			*c = *c == '-' ? '_' : *c;
+	if (!option)
 		return fail(err, LAP_USAGE,
 			"unknown key \"%.60s\", expected \"prompt\" or an option of the request "
 			"(docs/generation.md); the nearest is \"%s\"",
-			name, nearest.bare);
-	}
+			name, nearest_key(name).bare);
 	if (!(kinds[option->kind].forms & 1u << form))
 		return fail(err, LAP_USAGE, "\"%s\" needs %s", name, kinds[option->kind].expected);
-	void *field = (char *)o + option->offset;
-	if (option->kind == FLAG) {
-		*(bool *)field = strcmp(values[0], "true") == 0;
-		return LAP_OK;
+	return assign(option, o, name, values, n, err);
+}
+
+enum lap_status options_assign(
+	struct options *o, const char *name, const char *text, struct lap_error *err)
+{
+	const struct option *option = request_option(name);
+	return option ? assign(option, o, name, &text, 1, err)
+		      : fail(err, LAP_USAGE,
+				"no option %.60s can be set, expected one of lengths, sampling or "
+				"form (docs/generation.md); the nearest is %s",
+				name, nearest_key(name).bare);
+}
+
+/* ---- values as they are shown ----------------------------------------------------------------- */
+
+static const char *word_of(const char *words, int index)
+{
+	for (; index > 0; index--)
+		words = strchr(words, '|') + 1;
+	return words;
+}
+
+/* " VALUE", of a list each. */
+static void print_value(FILE *out, const struct option *option, const void *field)
+{
+	const struct id_list *ids = field;
+	const struct text_list *texts = field;
+	switch (option->kind) {
+	case FLAG:
+		fprintf(out, " %s", *(const bool *)field ? "on" : "off");
+		break;
+	case TEXT:
+		fprintf(out, " %s", *(const char *const *)field);
+		break;
+	case INTEGER:
+		fprintf(out, " %lld", (long long)*(const int64_t *)field);
+		break;
+	case NUMBER:
+		fprintf(out, " %g", *(const double *)field);
+		break;
+	case CHOICE: {
+		const char *word = word_of(option->value, *(const int *)field);
+		fprintf(out, " %.*s", (int)strcspn(word, "|"), word);
+		break;
 	}
-	if (option->kind == TEXTS) {
-		free(((struct text_list *)field)->texts);
-		*(struct text_list *)field = (struct text_list){0};
-	} else if (option->kind == IDS) {
-		free(((struct id_list *)field)->ids);
-		*(struct id_list *)field = (struct id_list){0};
+	case IDS:
+		for (size_t i = 0; i < ids->n; i++)
+			fprintf(out, "%c%d", i ? ',' : ' ', (int)ids->ids[i]);
+		break;
+	case TEXTS:
+		for (size_t i = 0; i < texts->n; i++)
+			fprintf(out, " \"%s\"", texts->texts[i]);
 	}
-	for (size_t i = 0; option->group == GROUP_form && i < ARRAY_COUNT(table); i++)
-		if (table[i].group == GROUP_form) /* one takes the place of the others */
-			*(const char **)((char *)o + table[i].offset) = NULL;
-	enum lap_status status = LAP_OK;
-	for (size_t i = 0; i < n && !status; i++)
-		status = set_value(option, name, values[i], o, err);
-	return status;
+}
+
+static bool is_default(const struct option *option, const struct options *o)
+{
+	static const size_t sizes[] = {
+		[FLAG] = sizeof(option_FLAG),
+		[TEXT] = sizeof(option_TEXT),
+		[INTEGER] = sizeof(option_INTEGER),
+		[NUMBER] = sizeof(option_NUMBER),
+		[CHOICE] = sizeof(option_CHOICE),
+		[IDS] = sizeof(option_IDS),
+		[TEXTS] = sizeof(option_TEXTS),
+	};
+	return memcmp((const char *)o + option->offset, (const char *)&defaults + option->offset,
+		       sizes[option->kind]) == 0;
+}
+
+void options_show(const struct options *o, FILE *out)
+{
+	for (size_t i = 0; i < ARRAY_COUNT(table); i++) {
+		if (!may_set(&table[i]) || is_default(&table[i], o))
+			continue;
+		struct name name = {0}, last = {0};
+		for (const char *cursor = table[i].names; next_name(&cursor, &name);)
+			last = name;
+		fprintf(out, "  %s", last.bare);
+		print_value(out, &table[i], (const char *)o + table[i].offset);
+		fputc('\n', out);
+	}
 }
 
 /* ---- help ------------------------------------------------------------------------------------ */
@@ -575,9 +677,7 @@ static void print_option(FILE *out, const struct option *option)
 	if (option->kind == NUMBER)
 		text_printf(&help, " (default %g)", *(const double *)initial);
 	if (option->kind == CHOICE) {
-		const char *word = option->value;
-		for (int i = *(const int *)initial; i > 0; i--)
-			word = strchr(word, '|') + 1;
+		const char *word = word_of(option->value, *(const int *)initial);
 		text_printf(&help, " (default %.*s)", (int)strcspn(word, "|"), word);
 	}
 	if (names.data && help.data) {

@@ -78,6 +78,14 @@ enum value_form {
 enum lap_status options_set(struct options *o, const char *name, enum value_form form,
 	const char *const *values, size_t n, struct lap_error *err);
 
+/* Sets the same options by the same names as somebody types them, "temp" and "0.5": a FLAG is on or off, and of a
+ * list one value takes the place of all.  LAP_USAGE. */
+enum lap_status options_assign(
+	struct options *o, const char *name, const char *text, struct lap_error *err);
+
+/* A line "  NAME VALUE" for each of these that is not as it comes. */
+void options_show(const struct options *o, FILE *out);
+
 /* The page of one command, or of the whole program when o->command_named is false. */
 void options_help(const struct options *o, FILE *out);
 

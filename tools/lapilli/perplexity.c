@@ -9,6 +9,7 @@
 #include "logits_file.h"
 #include "progress.h"
 #include "score.h"
+#include "signals.h"
 #include "source.h"
 
 struct run {
@@ -221,6 +222,6 @@ int command_perplexity(const struct options *o)
 	lap_session_destroy(r.session);
 	lap_model_close(r.model);
 	if (interrupted())
-		return STATUS_INTERRUPTED;
+		return interrupt_status();
 	return status ? report(&err) : LAP_OK;
 }

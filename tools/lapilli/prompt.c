@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "console.h"
+#include "conversation.h"
 #include "source.h"
 
 void prompt_release(struct prompt *p)
@@ -55,36 +56,15 @@ static enum lap_status encode_text(const struct options *o, const struct lap_mod
 	return LAP_OK;
 }
 
-/* One message, behind those of *messages. */
-static enum lap_status add_message(
-	json_t *messages, const char *role, const struct text *text, struct lap_error *err)
-{
-	for (size_t i = 0; i < text->n;) {
-		uint32_t code;
-		unsigned n = utf8_decode(text->data + i, text->n - i, &code);
-		if (n == 0)
-			return fail(err, LAP_USAGE,
-				"the %s message: found byte 0x%02X at place %zu, expected UTF-8, "
-				"as in all messages",
-				role, (unsigned char)text->data[i], i);
-		i += n;
-	}
-	const struct lap_text bytes = source_bytes(text);
-	json_t *message =
-		json_pack("{s:s, s:s%}", "role", role, "content", bytes.text, bytes.n_bytes);
-	return json_array_append_new(messages, message) ? fail_memory(err, "a message", text->n)
-							: LAP_OK;
-}
-
 /* The turn that asks for an answer, as JSON in *text (release with free). */
 static enum lap_status pack_messages(const struct prompt *p, char **text, struct lap_error *err)
 {
 	json_t *messages = json_array();
 	*text = NULL;
 	enum lap_status status =
-		p->system ? add_message(messages, "system", p->system, err) : LAP_OK;
+		p->system ? message_add(messages, "system", p->system, err) : LAP_OK;
 	if (!status)
-		status = add_message(messages, "user", &p->text, err);
+		status = message_add(messages, "user", &p->text, err);
 	if (!status && !(*text = json_dumps(messages, 0)))
 		status = fail_memory(err, "the messages", p->text.n);
 	json_decref(messages);

@@ -8,6 +8,7 @@
 #include "console.h"
 #include "demo_model.h"
 #include "progress.h"
+#include "signals.h"
 
 struct load {
 	bool verbose;

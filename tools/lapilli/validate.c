@@ -8,6 +8,7 @@
 #include "check_model.h"
 #include "commands.h"
 #include "console.h"
+#include "signals.h"
 #include "source.h"
 
 #define N_RUNS       3  /* of a case; the last is timed */
@@ -203,7 +204,7 @@ int command_validate(const struct options *o)
 	else {
 		result = print_table(&t, device->name);
 		if (!result)
-			result = interrupted() ? STATUS_INTERRUPTED
+			result = interrupted() ? interrupt_status()
 				: t.n_failed   ? LAP_INVALID
 					       : LAP_OK;
 	}
