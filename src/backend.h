@@ -55,6 +55,9 @@ struct backend_ops {
 	 * the device cannot tell. */
 	enum lap_status (*times)(struct backend *b, struct runnable *runnable, double *seconds,
 		struct lap_error *err);
+
+	/* The values of its kernel's knobs that the op would run with; NULL: kernels have none here. */
+	void (*knobs)(struct backend *b, const struct op *op, uint32_t values[MAX_KNOBS]);
 };
 
 struct backend {

@@ -943,7 +943,7 @@ static void make_rows(struct side *s, struct step_row *rows)
 	}
 }
 
-static void side_build(struct side *s)
+void side_build(struct side *s)
 {
 	struct step_row *rows = array_alloc(s->c->n_rows, sizeof *rows);
 	if (!rows) {
@@ -995,7 +995,7 @@ static void side_execute(struct side *s, uint32_t n_runs)
 	s->b->ops->release(s->b, r);
 }
 
-static void side_free(struct side *s)
+void side_free(struct side *s)
 {
 	for (uint32_t i = 0; i < s->n_operands; i++) {
 		s->b->ops->buffer_destroy(s->b, s->operands[i].buffer);
@@ -1151,15 +1151,14 @@ static void set_knobs(struct side *s, const uint32_t *knobs)
 			memcpy(s->plan.ops[i].knobs, knobs, sizeof s->plan.ops[i].knobs);
 }
 
-enum lap_status check_run_knobs(struct backend *b, struct backend *cpu, uint32_t i, uint32_t n_runs,
-	const uint32_t *knobs, struct check_result *result, struct lap_error *err)
+enum lap_status side_check(struct backend *b, struct backend *cpu, const struct check_case *c,
+	enum weight weight, uint64_t random, uint32_t n_runs, const uint32_t *knobs,
+	struct check_result *result, struct lap_error *err)
 {
-	struct side found = {.b = b, .err = err, .random = i}, expected = {.b = cpu, .err = err};
+	struct side found = {.b = b, .c = c, .weight = weight, .random = random, .err = err};
+	struct side expected = found;
+	expected.b = cpu;
 	*result = (struct check_result){.passed = true};
-	found.c = find_case(i, &found.weight);
-	expected.c = found.c;
-	expected.weight = found.weight;
-	expected.random = found.random;
 	side_build(&found);
 	set_knobs(&found, knobs);
 	if (!found.status)
@@ -1167,7 +1166,7 @@ enum lap_status check_run_knobs(struct backend *b, struct backend *cpu, uint32_t
 	if (!found.status)
 		side_build(&expected);
 	if (!found.status && !expected.status)
-		side_execute(&expected, found.c->kernel == KERNEL_control ? n_runs : 1);
+		side_execute(&expected, c->kernel == KERNEL_control ? n_runs : 1);
 	enum lap_status status = found.status ? found.status : expected.status;
 	for (uint32_t o = 0; o < found.n_operands && !status; o++) {
 		const struct operand *operand = &found.operands[o];
@@ -1175,12 +1174,21 @@ enum lap_status check_run_knobs(struct backend *b, struct backend *cpu, uint32_t
 		if (operand->form == FORM_INPUT)
 			continue;
 		compare(operand, &expected.operands[o], o, result);
-		result->hash = XXH64(operand->bytes, operand->n_bytes + 2 * GUARD, result->hash);
+		result->hash =
+			XXH64(operand->bytes, operand->n_bytes + 2 * (size_t)GUARD, result->hash);
 	}
 	result->seconds = found.seconds;
 	side_free(&found);
 	side_free(&expected);
 	return status;
+}
+
+enum lap_status check_run_knobs(struct backend *b, struct backend *cpu, uint32_t i, uint32_t n_runs,
+	const uint32_t *knobs, struct check_result *result, struct lap_error *err)
+{
+	enum weight weight;
+	const struct check_case *c = find_case(i, &weight);
+	return side_check(b, cpu, c, weight, i, n_runs, knobs, result, err);
 }
 
 enum lap_status check_run(struct backend *b, struct backend *cpu, uint32_t i, uint32_t n_runs,

@@ -10,8 +10,8 @@
 
 #define GUARD        256  /* bytes before and behind an operand; a legal offset of a view */
 #define PATTERN      0xC5 /* bytes of an output before the run, and of its guards */
-#define MAX_OPERANDS 16
-#define MAX_CHUNKS   4
+#define MAX_OPERANDS 24
+#define MAX_CHUNKS   16
 #define LIMIT_EXACT  0.0
 
 /* Fields that a kernel does not have are 0. */
@@ -85,6 +85,16 @@ struct side {
 	struct plan plan;
 	double seconds;
 };
+
+/* Builds the operands and the plan of s->c for s->weight; side_free takes what came of it. */
+void side_build(struct side *s);
+void side_free(struct side *s);
+
+/* The case on `b` n_runs times and once on `cpu`, with operands of these random numbers; as
+ * check_run_knobs. */
+enum lap_status side_check(struct backend *b, struct backend *cpu, const struct check_case *c,
+	enum weight weight, uint64_t random, uint32_t n_runs, const uint32_t *knobs,
+	struct check_result *result, struct lap_error *err);
 
 /* n_in in whole blocks. */
 uint32_t case_columns(const struct check_case *c, enum weight weight);

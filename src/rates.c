@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "plan_time.h"
+
 enum {
 	N_BYTES = 256 << 20,
 	N_BYTES_REFERENCE = 64 << 20, /* which is slow, and its memory is not what holds it up */
@@ -10,11 +12,9 @@ enum {
 	N_TURNS = 32,
 	N_LANES_REFERENCE = 1 << 12,
 	MAX_CHUNKS = 64,
-	N_RUNS = 5,
-	MAX_TIMES = 64,       /* of one submit */
 	PIECE_BYTES = 1 << 20 /* written at once */
 };
-static const double submit_seconds = 0.03; /* about, of one submit */
+#define BUDGET 0.25 /* seconds for each of the two */
 
 struct meter {
 	struct backend *b;
@@ -56,40 +56,14 @@ static void fill(struct meter *m, struct view view)
 	free(piece);
 }
 
-/* Seconds of the plan once, in one submit of n_times. */
-static double run(struct meter *m, struct runnable *r, uint32_t n_times)
-{
-	uint64_t ticket;
-	if (m->status)
-		return 0;
-	m->b->ops->begin(r);
-	const double start = clock_seconds();
-	m->status = m->b->ops->run(m->b, r, n_times, &ticket, m->err);
-	if (!m->status)
-		m->status = m->b->ops->wait(m->b, ticket, m->err);
-	return (clock_seconds() - start) / n_times;
-}
-
-/* Seconds of the plan, at its fastest; frees the plan. */
+/* Seconds of the plan, which is freed. */
 static double fastest(struct meter *m, struct plan *p)
 {
-	struct runnable *r = NULL;
+	double seconds = 0;
 	if (!m->status)
-		m->status = p->out_of_memory ? fail_memory(m->err, "a plan", sizeof(struct op))
-					     : m->b->ops->prepare(m->b, p, false, &r, m->err);
+		m->status = plan_time(m->b, p, BUDGET, &seconds, m->err);
 	plan_free(p);
-	run(m, r, 1); /* which may compile, or wake the device */
-	double best = run(m, r, 1);
-	const double times = best > 0 ? submit_seconds / best : MAX_TIMES;
-	for (uint32_t i = 0; i < N_RUNS && !m->status; i++) {
-		double seconds = run(m, r,
-			times > MAX_TIMES   ? MAX_TIMES
-				: times < 1 ? 1
-					    : (uint32_t)times);
-		best = seconds < best ? seconds : best;
-	}
-	m->b->ops->release(m->b, r);
-	return best;
+	return seconds;
 }
 
 static struct plan new_plan(const struct meter *m)

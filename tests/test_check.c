@@ -1,6 +1,7 @@
 /* The checker itself: what a broken kernel could do to its output must be noticed.  The broken backend is
  * the CPU reference with a hand on what comes back. */
 #include "check.h"
+#include "check_speed.h"
 #include "support.h"
 
 #include <math.h>
@@ -137,6 +138,48 @@ Test(check, writes_into_padding_are_noticed)
 			cr_expect(strstr(result.reason, "was written"), "%s", result.reason);
 		}
 	cr_expect_gt(n, 0);
+}
+
+/* What is wrong is not timed. */
+Test(check, a_wrong_kernel_has_no_speed)
+{
+	const struct kernel_shape shape = {
+		.kernel = KERNEL_matvec, .weight = WEIGHT_q8_0, .m = 40, .n = 2, .k = 64};
+	struct kernel_speed speed;
+	struct lap_error err;
+	damage = no_damage;
+	cr_assert_eq(kernel_measure(broken, cpu, &shape, NULL, 0.01, &speed, &err), LAP_OK, "%s",
+		err.text);
+	cr_expect(speed.check.passed && speed.seconds > 0 && speed.n_copies > 1);
+	cr_expect_eq(speed.checked_m, 40);
+	cr_expect_eq(speed.work.flops, 2.0 * 40 * 2 * 64);
+	cr_expect_eq(speed.work.bytes, 40 * 2 * 34 + 2 * (40 + 64) * 4);
+	damage = scale_first;
+	cr_assert_eq(kernel_measure(broken, cpu, &shape, NULL, 0.01, &speed, &err), LAP_OK, "%s",
+		err.text);
+	cr_expect(!speed.check.passed && speed.seconds == 0);
+}
+
+Test(check, shapes_that_cannot_be)
+{
+	static const struct {
+		struct kernel_shape shape;
+		const char *words;
+	} cases[] = {
+		{{.kernel = KERNEL_rope_kv, .m = 1, .n = 1}, "is not measured alone"},
+		{{.kernel = KERNEL_matvec, .m = 4, .n = 1}, "outputs x rows x inputs"},
+		{{.kernel = KERNEL_matvec, .weight = WEIGHT_q4_k, .m = 4, .n = 1, .k = 100},
+			"expected blocks of 256"},
+		{{.kernel = KERNEL_glu, .m = 4, .n = 1, .k = 1}, "columns x rows"},
+		{{.kernel = KERNEL_attn_prefill, .m = 4, .n = 9, .k = 8}, "no fewer positions"},
+	};
+	for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+		struct kernel_speed speed;
+		struct lap_error err;
+		cr_expect_eq(kernel_measure(cpu, cpu, &cases[i].shape, NULL, 0, &speed, &err),
+			LAP_USAGE);
+		cr_expect(strstr(err.text, cases[i].words), "%s", err.text);
+	}
 }
 
 Test(check, every_kernel_has_cases_of_both_sizes)

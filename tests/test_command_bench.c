@@ -102,8 +102,37 @@ Test(command_bench, forms)
 	release(&r);
 }
 
+Test(command_bench, a_kernel_alone)
+{
+	struct result r = run("bench", "--kernel", "matvec", "--format", "q8_0", "--shape",
+		"96x2x64", "--shape", "40X1x32", "--json", CPU);
+	json_t *rows = parse_json(&r);
+	cr_assert_eq(json_array_size(rows), 2);
+	cr_expect_str_eq(name_at(rows, 0), "matvec Q8_0 96x2x64");
+	const json_t *row = json_array_get(rows, 0);
+	cr_expect_float_eq(
+		real_at(row, "gflop_s") * real_at(row, "us"), 1e-3 * 2 * 96 * 2 * 64, 1e-4);
+	cr_expect_float_eq(real_at(row, "gb_s") * real_at(row, "us"),
+		1e-3 * (96 * 68 + 2 * (96 + 64) * 4), 1e-4);
+	cr_expect_gt(real_at(row, "pct_bandwidth"), 0);
+	cr_expect_eq(real_at(row, "checked_outputs"), 96);
+	json_decref(rows);
+	release(&r);
+	r = run("bench", "--kernel", "glu", "--shape", "64x3", CPU);
+	cr_expect_eq(n_lines(r.out), 3, "%s", r.out);
+	cr_expect(strstr(r.out, "| glu |  | 64x3 | "), "%s", r.out);
+	release(&r);
+}
+
 Test(command_bench, mistakes)
 {
+	expect_failure(run("bench", "--kernel", "x", CPU), 2, "expected one of: embed");
+	expect_failure(run("bench", "--kernel", "matvec", CPU), 2, "outputs x rows x inputs");
+	expect_failure(run("bench", "--kernel", "matvec", "--shape", "4x", CPU), 2, "found \"4x\"");
+	expect_failure(run("bench", "--kernel", "glu", "--format", "f16", CPU), 2, "has no format");
+	expect_failure(
+		run("bench", "--kernel", "matvec", "--format", "q9", CPU), 2, "no such format");
+	expect_failure(run(BENCH, "--shape", "4x4"), 2, "bench --kernel");
 	expect_failure(run(BENCH, "-p", "x"), 2, "-p: found \"x\"");
 	expect_failure(run(BENCH, "-n", "4,"), 2, "-n: found \"4,\"");
 	expect_failure(run(BENCH, "-np", "33"), 2, "from 1 to 32");

@@ -41,6 +41,7 @@ static const struct room {
 	{"src/prompt_cache.", 60, "session"},
 	{"src/check.", 50, "check"},
 	{"src/rates.", 50, "check"},
+	{"src/plan_time.", 50, "check"},
 	{"src/work.", 30, "plan"},
 	{"src/check_", 50, "check"},
 	{"src/forward.", 50, "forward"},

@@ -9,6 +9,7 @@
 #include "alloc.h"
 #include "choose.h"
 #include "device.h"
+#include "knob_defaults.h"
 #include "memory.h"
 #include "pipeline.h"
 #include "record.h"
@@ -49,6 +50,11 @@ static enum lap_status vk_wait(struct backend *b, uint64_t ticket, struct lap_er
 	return queue_wait((struct vk *)b, ticket, err);
 }
 
+static void vk_knobs(struct backend *b, const struct op *op, uint32_t values[MAX_KNOBS])
+{
+	knobs_resolve(((struct vk *)b)->base.device, op, values);
+}
+
 static const struct backend_ops vk_ops = {
 	.close = vk_close,
 	.buffer_create = buffer_create,
@@ -64,6 +70,7 @@ static const struct backend_ops vk_ops = {
 	.run = runnable_run,
 	.wait = vk_wait,
 	.times = runnable_times,
+	.knobs = vk_knobs,
 };
 
 static bool is_set(const char *variable)

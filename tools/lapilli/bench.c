@@ -16,6 +16,11 @@ int command_bench(const struct options *o)
 		status = bench_tokenizer(&own, &err);
 	else if (o->file)
 		status = fail(&err, LAP_USAGE, "-f is for bench --tokenize, which measures texts");
+	else if (o->kernel)
+		status = bench_kernel(o, &err);
+	else if (o->format || o->shape.n)
+		status = fail(&err, LAP_USAGE,
+			"--format and --shape are for bench --kernel, which is missing");
 	else
 		status = bench_speed(o, &err);
 	if (interrupted() && (!status || status == LAP_ERROR))

@@ -12,6 +12,9 @@ enum lap_status bench_tokenizer(const struct options *o, struct lap_error *err);
  * the device. */
 enum lap_status bench_speed(const struct options *o, struct lap_error *err);
 
+/* One kernel alone, at shapes of the user's. LAP_INVALID: it computes wrong results. */
+enum lap_status bench_kernel(const struct options *o, struct lap_error *err);
+
 /* Kinds of text, each always the same. */
 enum bench_kind { BENCH_PROSE, BENCH_CODE, BENCH_JSON, BENCH_SCRIPTS, BENCH_CJK, N_BENCH_KINDS };
 

@@ -20,6 +20,7 @@
 
 #include "answer.h"
 #include "bench.h"
+#include "bench_table.h"
 #include "console.h"
 #include "rates.h"
 #include "session.h"
@@ -57,8 +58,7 @@ struct bench {
 	struct rates rates;
 	struct values prompts, predicts, depths, parallel;
 	struct values both_prompt, both_predict;
-	json_t *list;
-	bool titled;
+	struct bench_table table;
 	struct row row;
 };
 
@@ -322,24 +322,26 @@ static json_t *row_json(const struct bench *b)
 		(json_int_t)row->device_bytes, "peak_rss_bytes", peak_bytes());
 }
 
-static void print_markdown(struct bench *b)
+static const char title[] =
+	"| model | size | params | device | test | t/s | CPU ms/token | host ms/token | GB/s | "
+	"% of bandwidth | GFLOP/s | % of arithmetic | submits/token | device memory |\n"
+	"| --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: "
+	"| "
+	"---: |\n";
+
+static bool markdown(const struct bench *b, struct text *line)
 {
 	const struct row *row = &b->row;
 	const struct lap_model_info *m = lap_model_info(b->model);
 	char gb[32] = "", percent[32] = "";
-	if (!b->titled)
-		out_printf("| model | size | params | device | test | t/s | CPU ms/token | host "
-			   "ms/token | GB/s | %% of bandwidth | GFLOP/s | %% of arithmetic | "
-			   "submits/token | device memory |\n"
-			   "| --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | "
-			   "---: | ---: | ---: | ---: |\n");
 	if (row->bytes_per_step > 0) {
 		snprintf(gb, sizeof gb, "%.2f", row->bytes_per_second * 1e-9);
 		snprintf(percent, sizeof percent, "%.1f",
 			share(row->bytes_per_second, b->rates.bytes_per_second));
 	}
-	out_printf("| %s %s | %s | %.2f M | %s | %s | %.2f ± %.2f | %.3f | %.3f | %s | %s | %.2f | "
-		   "%.1f | %.3f | %s |\n",
+	return text_printf(line,
+		"| %s %s | %s | %.2f M | %s | %s | %.2f ± %.2f | %.3f | %.3f | %s | %s | %.2f | "
+		"%.1f | %.3f | %s |",
 		m->architecture, model_name(m), bytes_text(m->weight_bytes),
 		(double)m->n_weights * 1e-6, m->device_name, row->test->name, row->mean,
 		row->deviation, 1e3 * row->cpu_seconds, 1e3 * row->host_seconds, gb, percent,
@@ -348,60 +350,19 @@ static void print_markdown(struct bench *b)
 		bytes_text(row->device_bytes));
 }
 
-/* Texts in quotes, lists left out: one line of names, then one a test. */
-static bool print_csv(struct bench *b, json_t *object)
+static enum lap_status print_row(struct bench *b, struct lap_error *err)
 {
-	const char *key;
-	json_t *value;
-	json_object_del(object, "samples_tok_s");
-	for (int pass = b->titled; pass < 2; pass++) {
-		const char *comma = "";
-		json_object_foreach (object, key, value) {
-			char *text = json_dumps(
-				value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(9) | JSON_COMPACT);
-			if (!text)
-				return false;
-			if (pass == 0)
-				out_printf("%s%s", comma, key);
-			else if (json_is_string(value)) {
-				out_printf("%s\"", comma);
-				for (const char *c = json_string_value(value); *c; c++)
-					out_printf(*c == '"' ? "\"\"" : "%c", *c);
-				out_printf("\"");
-			} else
-				out_printf("%s%s", comma, json_is_null(value) ? "" : text);
-			free(text);
-			comma = ",";
-		}
-		out_printf("\n");
-	}
-	return true;
-}
-
-enum output { OUTPUT_MD, OUTPUT_JSON, OUTPUT_JSONL, OUTPUT_CSV };
-
-static enum lap_status print_row(struct bench *b, enum output output, struct lap_error *err)
-{
-	json_t *object = row_json(b);
-	bool fits = object != NULL;
-	if (fits && output == OUTPUT_JSON)
-		fits = json_array_append(b->list, object) == 0;
-	else if (fits && output == OUTPUT_JSONL)
-		return (enum lap_status)out_json(object);
-	else if (fits && output == OUTPUT_CSV)
-		fits = print_csv(b, object);
-	else if (fits)
-		print_markdown(b);
-	b->titled = true;
-	json_decref(object);
-	out_flush();
-	return fits ? LAP_OK : fail_memory(err, "the table", 1);
+	struct text line = {0};
+	enum lap_status status = markdown(b, &line)
+		? bench_table_row(&b->table, row_json(b), line.data, err)
+		: fail_memory(err, "the table", 1);
+	text_free(&line);
+	return status;
 }
 
 /* ---- all of it ------------------------------------------------------------------------------- */
 
-static enum lap_status try_one(
-	struct bench *b, struct test t, enum output output, struct lap_error *err)
+static enum lap_status try_one(struct bench *b, struct test t, struct lap_error *err)
 {
 	struct text name = {0};
 	bool fits = true;
@@ -418,10 +379,10 @@ static enum lap_status try_one(
 	if (!fits)
 		return fail_memory(err, "a name", sizeof t.name);
 	enum lap_status status = measure(b, &t, err);
-	return status ? status : print_row(b, output, err);
+	return status ? status : print_row(b, err);
 }
 
-static enum lap_status try_all(struct bench *b, enum output output, struct lap_error *err)
+static enum lap_status try_all(struct bench *b, struct lap_error *err)
 {
 	enum lap_status status = LAP_OK;
 	for (uint32_t d = 0; d < b->depths.n; d++) {
@@ -429,7 +390,7 @@ static enum lap_status try_all(struct bench *b, enum output output, struct lap_e
 		for (uint32_t i = 0; i < b->prompts.n && !status; i++) {
 			t.n_prompt = b->prompts.items[i];
 			if (t.n_prompt)
-				status = try_one(b, t, output, err);
+				status = try_one(b, t, err);
 		}
 		t.n_prompt = 0;
 		for (uint32_t i = 0; i < b->predicts.n && !status; i++)
@@ -437,13 +398,13 @@ static enum lap_status try_all(struct bench *b, enum output output, struct lap_e
 				t.n_gen = b->predicts.items[i];
 				t.n_parallel = b->parallel.items[p];
 				if (t.n_gen)
-					status = try_one(b, t, output, err);
+					status = try_one(b, t, err);
 			}
 		t.n_parallel = 1;
 		for (uint32_t i = 0; i < b->both_prompt.n && !status; i++) {
 			t.n_prompt = b->both_prompt.items[i];
 			t.n_gen = b->both_predict.items[i];
-			status = try_one(b, t, output, err);
+			status = try_one(b, t, err);
 		}
 	}
 	return status;
@@ -451,12 +412,11 @@ static enum lap_status try_all(struct bench *b, enum output output, struct lap_e
 
 enum lap_status bench_speed(const struct options *o, struct lap_error *err)
 {
-	const enum output output = o->json ? OUTPUT_JSON : (enum output)o->bench_output;
 	struct bench *b = calloc(1, sizeof *b);
 	if (!b)
 		return fail_memory(err, "the measurements", sizeof *b);
 	b->o = o;
-	b->list = json_array();
+	b->table = bench_table_begin(o, title);
 	enum lap_status status = parse_tests(b, err);
 	if (!status)
 		status = source_model(o, SOURCE_MODEL, &b->model, err);
@@ -467,14 +427,10 @@ enum lap_status bench_speed(const struct options *o, struct lap_error *err)
 		    "multiply-add)",
 			b->rates.bytes_per_second * 1e-9, bytes_text(b->rates.n_bytes),
 			b->rates.flops_per_second * 1e-9);
-		status = try_all(b, output, err);
+		status = try_all(b, err);
 	}
-	if (output == OUTPUT_JSON && (!status || interrupted())) {
-		enum lap_status printed = (enum lap_status)out_json(b->list);
-		b->list = NULL;
-		status = status ? status : printed;
-	}
-	json_decref(b->list);
+	const enum lap_status printed = bench_table_end(&b->table, !status || interrupted());
+	status = status ? status : printed;
 	lap_model_close(b->model);
 	free(b);
 	return status;
