@@ -124,6 +124,38 @@ Test(command_bench, a_kernel_alone)
 	release(&r);
 }
 
+/* The reference takes times, too; what it computed, a multiple of what it took. */
+Test(command_bench, profile)
+{
+	struct result r = run(BENCH, "--profile", "-p", "8", "-n", "4", "-np", "2", "--json");
+	json_t *rows = parse_json(&r);
+	double share[2] = {0}, n_ops = 0;
+	bool matvec = false, matmul = false;
+	for (size_t i = 0; i < json_array_size(rows); i++) {
+		const json_t *row = json_array_get(rows, i);
+		const char *kernel = json_string_value(json_object_get(row, "kernel"));
+		const char *part = json_string_value(json_object_get(row, "part"));
+		const bool decode = strcmp(name_at(rows, i), "tg4 np2") == 0;
+		share[decode] += real_at(row, "share");
+		matvec |=
+			decode && !strcmp(kernel, "matvec") && !strcmp(part, "attn_output.weight");
+		matmul |= !decode && !strcmp(kernel, "matmul") && !strcmp(part, "ffn_down.weight");
+		cr_expect_gt(real_at(row, "gb_s"), 0, "%s", kernel);
+		cr_expect_eq(real_at(row, "gflop_s") > 0,
+			!strncmp(kernel, "mat", 3) || !strcmp(kernel, "attn_decode") ||
+				!strcmp(kernel, "attn_prefill"),
+			"%s", kernel);
+		if (!strcmp(part, "attn_output.weight"))
+			n_ops = real_at(row, "ops");
+	}
+	cr_expect(matvec && matmul, "%s", r.out);
+	cr_expect_gt(n_ops, 1, "of every layer");
+	cr_expect_float_eq(share[0], 100, 1e-3);
+	cr_expect_float_eq(share[1], 100, 1e-3);
+	json_decref(rows);
+	release(&r);
+}
+
 Test(command_bench, mistakes)
 {
 	expect_failure(run("bench", "--kernel", "x", CPU), 2, "expected one of: embed");

@@ -25,6 +25,7 @@ static const struct room {
 } rooms[] = {
 	{"tools/lapilli/", 70, "programs"},
 	{"src/check_model.", 65, "check of a model"},
+	{"src/profile.", 65, "profile"},
 	{"src/session.", 60, "session"},
 	{"src/session_memory.", 60, "session"},
 	{"src/blocks.", 60, "session"},

@@ -20,6 +20,7 @@
 
 #include "answer.h"
 #include "bench.h"
+#include "bench_profile.h"
 #include "bench_table.h"
 #include "console.h"
 #include "rates.h"
@@ -378,6 +379,11 @@ static enum lap_status try_one(struct bench *b, struct test t, struct lap_error 
 	text_free(&name);
 	if (!fits)
 		return fail_memory(err, "a name", sizeof t.name);
+	if (b->o->profile)
+		return bench_profile(&b->table, b->model, b->o,
+			&(struct profile_test){
+				t.name, t.n_prompt, t.n_gen, t.n_depth, t.n_parallel},
+			err);
 	enum lap_status status = measure(b, &t, err);
 	return status ? status : print_row(b, err);
 }
@@ -416,13 +422,15 @@ enum lap_status bench_speed(const struct options *o, struct lap_error *err)
 	if (!b)
 		return fail_memory(err, "the measurements", sizeof *b);
 	b->o = o;
-	b->table = bench_table_begin(o, title);
+	b->table = o->profile ? bench_profile_begin(o) : bench_table_begin(o, title);
 	enum lap_status status = parse_tests(b, err);
 	if (!status)
 		status = source_model(o, SOURCE_MODEL, &b->model, err);
-	if (!status)
+	if (!status && o->profile)
+		status = try_all(b, err);
+	else if (!status)
 		status = rates_measure(b->model->backend, &b->rates, err);
-	if (!status) {
+	if (!status && !o->profile) {
 		say("memory bandwidth: %.2f GB/s (%s read); arithmetic: %.2f GFLOP/s (32-bit "
 		    "multiply-add)",
 			b->rates.bytes_per_second * 1e-9, bytes_text(b->rates.n_bytes),
