@@ -307,6 +307,8 @@ enum line_end editing_line(struct editing *e, const char *prompt, struct text *l
 	e->stopped = false;
 	locale_t before = uselocale(e->utf8);
 	terminal_enter(&bracketed_paste);
+	el_set(e->el, EL_PREP_TERM,
+		1); /* before the prompt: what is typed at once behind it are keys */
 	const char *typed = el_gets(e->el, &n);
 	terminal_enter(NULL);
 	uselocale(before);
