@@ -40,8 +40,17 @@ typedef float f32;
 /* constant_id 1 of embed, matvec and matmul: rows are whole units of 32 weights, so that they begin at
  * multiples of 16 bytes (formats without blocks) and no unit has a tail */
 #define ROWS_WHOLE 1
+/* ... and of all kernels with weights: unpackHalf2x16 of this driver keeps subnormal halves; set by the
+ * backend */
+#define HALVES_KEPT 2
 /* ... and of matvec, above that bit: rows of x of a workgroup, 1 to MATVEC_COLUMNS */
 #define COLUMNS_SHIFT 8
+
+/* Bindings behind the storage buffers of variants that read texel buffers (LP_TEXELS): the weights as
+ * uvec4 and as uint, and x of a product as vec4. */
+#define TEXEL_QUADS 8
+#define TEXEL_WORDS 9
+#define TEXEL_X     10
 
 /* How a cache keeps its elements, numbered as enum lap_kv_type: see kv.glsl and src/kv.h. */
 #ifdef LAPILLI_GLSL

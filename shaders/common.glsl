@@ -16,7 +16,12 @@ layout(constant_id = 1) const uint SPEC = 0;              /* struct op: constant
 
 #define UNIT 32 /* weights that weight_decode gives at once */
 
-#define ROWS_ARE_WHOLE ((SPEC & ROWS_WHOLE) != 0)
+#define ROWS_ARE_WHOLE  ((SPEC & ROWS_WHOLE) != 0)
+#ifdef LP_WEIGHT_FORMAT
+#define HALVES_ARE_KEPT ((SPEC & HALVES_KEPT) != 0)
+#else
+#define HALVES_ARE_KEPT false
+#endif
 
 /* The groups along x are folded into x and y: an axis ends at 65,535 on many devices.  The fold may
  * add groups at its end, so a kernel returns when its first output is beyond the last. */
@@ -28,9 +33,11 @@ uint flat_group()
 /* ---- 16-bit floats ---- */
 
 /* The half in the lower 16 bits.  A driver may flush subnormal halves to zero, and scales of real
- * models are subnormal: they are made from the integer, which is exact. */
+ * models are subnormal: where it is not known to keep them they are made from the integer. */
 float half_to_float(uint h)
 {
+	if (HALVES_ARE_KEPT)
+		return unpackHalf2x16(h & 0xFFFFu).x;
 	float step = (h & 0x8000u) != 0 ? -5.9604644775390625e-8 : 5.9604644775390625e-8; /* 2^-24 */
 	return (h & 0x7C00u) != 0 ? unpackHalf2x16(h & 0xFFFFu).x : float(h & 0x3FFu) * step;
 }
@@ -82,9 +89,35 @@ vec4 softcapped(vec4 y, float cap)
 /* ---- the weights of a per-weight kernel ---- */
 
 #ifdef LP_WEIGHT_FORMAT
-/* One chunk of a matrix; WEIGHT_PAD bytes behind its last row can be read. */
-layout(std430, set = 0, binding = 1) readonly buffer weight_words { uint W[]; };
-layout(std430, set = 0, binding = 1) readonly buffer weight_quads { uvec4 W4[]; };
+/* One chunk of a matrix; WEIGHT_PAD bytes behind its last row can be read.  With LP_TEXELS it is read as a
+ * texel buffer: software drivers, and some GPUs, load texels faster. */
+#ifdef LP_TEXELS
+layout(set = 0, binding = TEXEL_QUADS) uniform usamplerBuffer weight_quads;
+layout(set = 0, binding = TEXEL_WORDS) uniform usamplerBuffer weight_words;
+
+uvec4 quad(uint at)
+{
+	return texelFetch(weight_quads, int(at));
+}
+
+uint word(uint at)
+{
+	return texelFetch(weight_words, int(at)).x;
+}
+#else
+layout(std430, set = 0, binding = 1) readonly buffer weight_quads_buffer { uvec4 weight_quads[]; };
+layout(std430, set = 0, binding = 1) readonly buffer weight_words_buffer { uint weight_words[]; };
+
+uvec4 quad(uint at)
+{
+	return weight_quads[at];
+}
+
+uint word(uint at)
+{
+	return weight_words[at];
+}
+#endif
 
 /* The word that begins `shift` bits (0 to 31) into `low`. */
 uint funnel(uint low, uint high, uint shift)
@@ -95,29 +128,52 @@ uint funnel(uint low, uint high, uint shift)
 /* The word at any byte. */
 uint word_at(uint byte)
 {
-	return funnel(W[byte >> 2], W[(byte >> 2) + 1], (byte & 3u) * 8);
+	return funnel(word(byte >> 2), word((byte >> 2) + 1), (byte & 3u) * 8);
 }
 
 /* The two bytes at an even byte. */
 uint half_at(uint byte)
 {
-	return W[byte >> 2] >> (byte & 2u) * 8 & 0xFFFFu;
+	return word(byte >> 2) >> (byte & 2u) * 8 & 0xFFFFu;
 }
 
 uint byte_at(uint byte)
 {
-	return W[byte >> 2] >> (byte & 3u) * 8 & 0xFFu;
+	return word(byte >> 2) >> (byte & 3u) * 8 & 0xFFu;
 }
 
-/* 8 words from any byte on. */
-void load_words(uint byte, out uint q[8])
+/* Word i is the one at any byte + 4 i.  Two quads hold 17 bytes from any byte on, 18 from an even one, 20
+ * and 24 from a multiple of 4 and 8; three hold 16 more.  What is beyond them is undefined. */
+void load_two_quads(uint byte, out uint q[6])
 {
-	uint at = byte >> 2, shift = (byte & 3u) * 8, low = W[at];
-	for (uint i = 0; i < 8; i++) {
-		uint high = W[at + i + 1];
-		q[i] = funnel(low, high, shift);
-		low = high;
+	uint at = byte >> 4, shift = (byte & 3u) * 8;
+	uvec4 a = quad(at), b = quad(at + 1);
+	bool by_2 = (byte & 8u) != 0, by_1 = (byte & 4u) != 0;
+	uvec4 c = by_2 ? uvec4(a.zw, b.xy) : a, d = by_2 ? uvec4(b.zw, 0, 0) : b;
+	uvec4 low = by_1 ? uvec4(c.yzw, d.x) : c;
+	uvec3 high = by_1 ? d.yzw : d.xyz;
+	for (uint i = 0; i < 6; i++) {
+		uint first = i < 4 ? low[i] : high[i - 4];
+		q[i] = funnel(first, i < 3 ? low[i + 1] : high[i - 3], shift);
 	}
+}
+
+void load_three_quads(uint byte, out uint q[9])
+{
+	uint at = byte >> 4, shift = (byte & 3u) * 8;
+	uvec4 a = quad(at), b = quad(at + 1), c = quad(at + 2);
+	bool by_2 = (byte & 8u) != 0, by_1 = (byte & 4u) != 0;
+	uvec4 d = by_2 ? uvec4(a.zw, b.xy) : a, e = by_2 ? uvec4(b.zw, c.xy) : b;
+	uvec3 f = by_2 ? uvec3(c.zw, 0) : c.xyz;
+	uint words[10];
+	for (uint i = 0; i < 4; i++) {
+		words[i] = by_1 ? (i < 3 ? d[i + 1] : e.x) : d[i];
+		words[i + 4] = by_1 ? (i < 3 ? e[i + 1] : f.x) : e[i];
+	}
+	words[8] = by_1 ? f.y : f.x;
+	words[9] = by_1 ? f.z : f.y;
+	for (uint i = 0; i < 9; i++)
+		q[i] = funnel(words[i], words[i + 1], shift);
 }
 
 /* 32 halves from an even byte on, as 16 words. */
@@ -126,7 +182,7 @@ void load_halves(uint byte, out uint q[16])
 	uint at = byte >> 4;
 	if (ROWS_ARE_WHOLE) {
 		for (uint i = 0; i < 4; i++) {
-			uvec4 v = W4[at + i];
+			uvec4 v = quad(at + i);
 			q[4 * i] = v.x;
 			q[4 * i + 1] = v.y;
 			q[4 * i + 2] = v.z;
@@ -135,9 +191,9 @@ void load_halves(uint byte, out uint q[16])
 		return;
 	}
 	at = byte >> 2;
-	uint shift = (byte & 2u) * 8, low = W[at];
+	uint shift = (byte & 2u) * 8, low = word(at);
 	for (uint i = 0; i < 16; i++) {
-		uint high = W[at + i + 1];
+		uint high = word(at + i + 1);
 		q[i] = funnel(low, high, shift);
 		low = high;
 	}

@@ -3,7 +3,6 @@
 layout(local_size_x_id = LANES_ID) in;
 layout(push_constant) uniform push { expert_args args; };
 layout(std430, set = 0, binding = 0) writeonly buffer out_buffer { float result[]; };
-layout(std430, set = 0, binding = 2) readonly buffer x_buffer { vec4 x[]; };
 layout(std430, set = 0, binding = 3) readonly buffer bias_buffer { float bias[]; };
 layout(std430, set = 0, binding = 4) readonly buffer routes_buffer { expert_route routes[]; };
 

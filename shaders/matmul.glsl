@@ -7,7 +7,9 @@
  *
  * An element's sum runs over its weights in order, whatever the step, the chunk and the tile.
  *
- * The includer declares args (n_out, n_in, row_bytes) and x (vec4s), and defines x_begin and store. */
+ * The includer declares args (n_out, n_in, row_bytes), and defines x_begin and store. */
+#include "product.glsl"
+
 #define TILE_ROWS 8 /* of x: rows/group in kernels.def */
 #define TILE      4 /* rows of weights of a lane: components of a vec4 */
 
@@ -37,7 +39,7 @@ void tile_add(uint first_row, uint first, uint unit, uint n_rows)
 		uint x_at = x_begin(t) + unit * 8;
 		vec4 sum = vec4(0);
 		for (uint k = 0; k < 8; k++) {
-			vec4 xs = x[x_at + k];
+			vec4 xs = x_quad(x_at + k);
 			for (uint i = 0; i < TILE; i++)
 				sum[i] += dot(w[i][k], xs);
 		}

@@ -10,8 +10,10 @@
  *
  * LANES, of a workgroup, is a knob (knobs.def): whole subgroups, and whole teams.
  *
- * The includer declares args (n_out, n_in, row_bytes), x (vec4s) and, where there may be several rows of
- * x, COLUMNS, and defines x_begin and store. */
+ * The includer declares args (n_out, n_in, row_bytes) and, where there may be several rows of x, COLUMNS,
+ * and defines x_begin and store. */
+#include "product.glsl"
+
 #define ROWS      4 /* of a team */
 #define TEAM_SIZE 16 /* without subgroups */
 
@@ -58,7 +60,7 @@ vec4 partial_sums(uint first_row, uint first, uint x_at)
 	for (uint unit = lane; unit < n_units; unit += n_lanes) {
 		vec4 xs[8];
 		for (uint k = 0; k < 8; k++)
-			xs[k] = x[x_at + unit * 8 + k];
+			xs[k] = x_quad(x_at + unit * 8 + k);
 		for (uint r = 0; r < ROWS; r++) {
 			vec4 w[8];
 			uint row = first_row + min(first + r, args.n_out - 1);
@@ -138,7 +140,7 @@ void partial_columns(uint first_row, uint first, uint x_row, uint x_end)
 			uint x_at = x_begin(row) + unit * 8;
 			vec4 sum = vec4(0);
 			for (uint k = 0; k < 8; k++) {
-				vec4 xs = x[x_at + k];
+				vec4 xs = x_quad(x_at + k);
 				for (uint r = 0; r < ROWS; r++)
 					sum[r] += dot(w[r][k], xs);
 			}

@@ -78,9 +78,10 @@ struct vk_options {
 	uint64_t max_chunk_bytes;
 	bool no_pipeline_cache;
 	bool validation;
-	/* For tests: baseline kernels where the device could do more; device memory out of the host's
+	/* For tests: baseline kernels where the device could do more, weights read as on devices that
+	 * nothing is known of; device memory out of the host's
 	 * reach, as on most discrete GPUs. */
-	bool no_subgroup, no_mapping;
+	bool no_subgroup, no_texels, no_mapping;
 	struct log log;
 };
 

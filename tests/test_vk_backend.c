@@ -428,19 +428,20 @@ Test(vk_backend, every_shader_compiles)
 	struct vk *v = (struct vk *)b;
 	struct lap_error err = {0};
 	uint32_t n = 0;
-	struct pipeline_key keys[N_KERNELS * N_WEIGHTS * 2];
+	struct pipeline_key keys[N_KERNELS * N_WEIGHTS * 3];
 	VkPipeline pipelines[ARRAY_COUNT(keys)], again[ARRAY_COUNT(keys)];
 	for (enum kernel kernel = 0; kernel < N_KERNELS; kernel++)
 		for (enum weight weight = 0; weight < N_WEIGHTS; weight++) {
 			if (weight > 0 && !kernel_info(kernel)->per_weight)
 				continue;
 			struct op op = {.kernel = kernel, .weight = weight, .constant = 64};
-			keys[n++] = pipeline_key(v, &op);
-			if (keys[n - 1].variant) {
-				keys[n] = keys[n - 1];
-				keys[n].variant = NULL;
-				keys[n++].outputs_per_group =
-					kernel_info(kernel)->outputs_per_group;
+			static const char *const variants[] = {NULL, "subgroup", "texels"};
+			for (size_t i = 0; i < ARRAY_COUNT(variants); i++) {
+				keys[n] = pipeline_key(v, &op);
+				keys[n].variant = variants[i];
+				bool uses = variants[i] && v->info.subgroup_arithmetic;
+				n += !variants[i] ||
+					(uses && spirv_find(kernel, weight, variants[i]));
 			}
 		}
 	cr_assert(n == spirv_count() || !v->info.subgroup_arithmetic, "%u keys, %zu modules", n,
@@ -460,12 +461,17 @@ Test(vk_backend, subgroup_variant_fits_the_device)
 	struct op op = {.kernel = KERNEL_matvec, .weight = WEIGHT_q8_0};
 	struct pipeline_key key = pipeline_key(v, &op);
 	if (b->device->subgroup_arithmetic && b->device->subgroup_min >= 4) {
-		cr_assert_str_eq(key.variant, "subgroup");
+		cr_assert_str_eq(key.variant, v->texels ? "texels" : "subgroup");
 		uint32_t n_subgroups = 64 / b->device->subgroup_size;
 		cr_assert_eq(key.outputs_per_group, n_subgroups ? n_subgroups * 4 : 4);
 		v->info.subgroup_size = 128;
 		cr_assert_eq(pipeline_key(v, &op).outputs_per_group, 4);
 	}
+	close_silently(b);
+	b = open_with((struct vk_options){.no_texels = true});
+	key = pipeline_key((struct vk *)b, &op);
+	cr_assert(!key.variant || strcmp(key.variant, "subgroup") == 0);
+	cr_assert_eq(key.constant & HALVES_KEPT, 0, "as on a device of which nothing is known");
 	close_silently(b);
 	b = open_with((struct vk_options){.no_subgroup = true});
 	key = pipeline_key((struct vk *)b, &op);

@@ -8,22 +8,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* On slow devices products of experts and of many rows are checked for formats that differ in how their
- * blocks are read; embed and matvec decode every format there, too. */
-static bool is_left_out(enum kernel kernel, const char *name)
+/* Formats that differ in how their blocks are read. */
+static bool is_typical(const char *name)
 {
 	static const char *const typical[] = {
 		" f32 ", " f16 ", " q4_0 ", " q8_0 ", " q4_k ", " q6_k ", " iq2_xxs ", " mxfp4 "};
-	if (!test_small() || kernel == KERNEL_embed || kernel == KERNEL_matvec ||
-		!kernel_info(kernel)->per_weight)
-		return false;
 	for (size_t i = 0; i < ARRAY_COUNT(typical); i++)
 		if (strstr(name, typical[i]))
-			return false;
-	return true;
+			return true;
+	return false;
 }
 
-static void check_kernel(enum kernel kernel, const struct vk_options *options)
+/* On slow devices products of experts and of many rows are checked for typical formats alone; embed and
+ * matvec decode every format there, too. */
+static bool is_left_out(enum kernel kernel, const char *name)
+{
+	return test_small() && kernel_info(kernel)->per_weight && kernel != KERNEL_embed &&
+		kernel != KERNEL_matvec && !is_typical(name);
+}
+
+/* few: typical formats alone. */
+static void check_kernel(enum kernel kernel, const struct vk_options *options, bool few)
 {
 	struct backend *vk, *cpu;
 	struct lap_error err;
@@ -36,7 +41,7 @@ static void check_kernel(enum kernel kernel, const struct vk_options *options)
 		if (check_case_kernel(i) != kernel || (test_small() && !check_case_small(i)))
 			continue;
 		check_case_name(i, name, sizeof name);
-		if (is_left_out(kernel, name))
+		if (is_left_out(kernel, name) || (few && !is_typical(name)))
 			continue;
 		cr_assert_eq(
 			check_run(vk, cpu, i, 1, &result, &err), LAP_OK, "%s: %s", name, err.text);
@@ -49,21 +54,33 @@ static void check_kernel(enum kernel kernel, const struct vk_options *options)
 }
 
 /* One test a kernel. */
-#define KERNEL(name, per_weight, written, all, outputs, rows, args)   \
-	Test(vk_kernels, name)                                        \
-	{                                                             \
-		check_kernel(KERNEL_##name, &(struct vk_options){0}); \
+#define KERNEL(name, per_weight, written, all, outputs, rows, args)          \
+	Test(vk_kernels, name)                                               \
+	{                                                                    \
+		check_kernel(KERNEL_##name, &(struct vk_options){0}, false); \
 	}
 #define VARIANT(kernel, variant, define)
 #include "kernels.def"
 #undef KERNEL
 #undef VARIANT
 
-/* Where subgroups cannot be used, or must not be trusted, matvec sums in shared memory. */
-Test(vk_kernels, matvec_without_subgroups)
+/* Where subgroups cannot be used, or must not be trusted, matvec sums in shared memory; where texels are not
+ * liked, weights are read from storage buffers. */
+static void check_products(const struct vk_options *options)
 {
-	check_kernel(KERNEL_matvec, &(struct vk_options){.no_subgroup = true});
-	check_kernel(KERNEL_expert_matvec, &(struct vk_options){.no_subgroup = true});
+	check_kernel(KERNEL_matvec, options, true);
+	check_kernel(KERNEL_expert_matvec, options, true);
+}
+
+Test(vk_kernels, products_without_subgroups)
+{
+	check_products(&(struct vk_options){.no_subgroup = true});
+}
+
+Test(vk_kernels, products_without_texels)
+{
+	check_products(&(struct vk_options){.no_texels = true});
+	check_kernel(KERNEL_matmul, &(struct vk_options){.no_texels = true}, true);
 }
 
 /* ---- a row of a step is computed alone ---------------------------------------------------------- */

@@ -8,11 +8,11 @@
 void weight_decode(uint row_byte, uint unit, out vec4 w[8])
 {
 	uint at = (row_byte >> 2) + 14 * (unit / 8), u = unit % 8;
-	uvec2 tail = uvec2(W[at + 12], W[at + 13]), parts = tail >> 12 & 0x000F000Fu;
+	uvec2 tail = uvec2(word(at + 12), word(at + 13)), parts = tail >> 12 & 0x000F000Fu;
 	float d = half_to_float(parts.x | parts.x >> 12 | parts.y << 8 | parts.y >> 4);
 	uint scales = tail[u / 4] >> 16 * (u / 2 % 2) + 6 * (u & 1u);
 	precise vec2 ds = d * vec2(2 * (uvec2(scales, scales >> 3) & 7u) + 1);
-	uint entries = W[at + u], high = W[at + 8 + u / 2] >> 16 * (u & 1u);
+	uint entries = word(at + u), high = word(at + 8 + u / 2) >> 16 * (u & 1u);
 	for (uint r = 0; r < 4; r++) {
 		uint nibble = high >> 4 * r;
 		float delta = (nibble & 8u) != 0 ? -IQ1_DELTA : IQ1_DELTA;

@@ -7,9 +7,10 @@
 void weight_decode(uint row_byte, uint unit, out vec4 w[8])
 {
 	uint block = row_byte + 66 * (unit / 8), at = block + 2 + 8 * (unit % 8);
-	uint entries = word_at(at), signs = word_at(at + 4);
-	precise float d = half_to_float(half_at(block)) * (0.5 + float(signs >> 28)) * 0.25;
+	uint q[6];
+	load_two_quads(at, q);
+	precise float d = half_to_float(half_at(block)) * (0.5 + float(q[1] >> 28)) * 0.25;
 	for (uint r = 0; r < 4; r++)
-		iq2_run(entries >> 8 * r & 0xFFu, eight_signs(signs >> 7 * r), d, w[2 * r],
+		iq2_run(q[0] >> 8 * r & 0xFFu, eight_signs(q[1] >> 7 * r), d, w[2 * r],
 			w[2 * r + 1]);
 }

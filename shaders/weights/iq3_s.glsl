@@ -8,7 +8,8 @@
 void weight_decode(uint row_byte, uint unit, out vec4 w[8])
 {
 	uint block = row_byte + 110 * (unit / 8), u = unit % 8, at = block + 2 + 8 * u;
-	uint entries[2] = uint[2](word_at(at), word_at(at + 4)), signs = word_at(block + 74 + 4 * u);
+	uint entries[6], signs = word_at(block + 74 + 4 * u);
+	load_two_quads(at, entries);
 	uint high = byte_at(block + 66 + u), scale = byte_at(block + 106 + u / 2) >> 4 * (u & 1u) & 15u;
 	precise float d = half_to_float(half_at(block)) * float(1 + 2 * scale);
 	for (uint i = 0; i < 8; i++) {

@@ -7,7 +7,8 @@
 void weight_decode(uint row_byte, uint unit, out vec4 w[8])
 {
 	uint block = row_byte + 98 * (unit / 8), u = unit % 8, at = block + 2 + 8 * u;
-	uint entries[2] = uint[2](word_at(at), word_at(at + 4)), signs = word_at(block + 66 + 4 * u);
+	uint entries[6], signs = word_at(block + 66 + 4 * u);
+	load_two_quads(at, entries);
 	precise float d = half_to_float(half_at(block)) * (0.5 + float(signs >> 28)) * 0.5;
 	for (uint i = 0; i < 8; i++) {
 		uint entry = entries[i / 4] >> 8 * (i % 4) & 0xFFu;

@@ -4,12 +4,13 @@
 
 void weight_decode(uint row_byte, uint unit, out vec4 w[8])
 {
-	uint byte = row_byte + 18 * unit;
-	float d = half_to_float(half_at(byte));
+	uint q[6];
+	load_two_quads(row_byte + 18 * unit, q);
+	float d = half_to_float(q[0]);
 	const uvec4 table = uvec4(NIBBLES_IQ4);
 	for (uint i = 0; i < 4; i++) {
-		uint q = word_at(byte + 2 + 4 * i);
-		w[i] = nibble_values(table, q) * d;
-		w[i + 4] = nibble_values(table, q >> 4) * d;
+		uint nibbles = q[i] >> 16 | q[i + 1] << 16;
+		w[i] = nibble_values(table, nibbles) * d;
+		w[i + 4] = nibble_values(table, nibbles >> 4) * d;
 	}
 }

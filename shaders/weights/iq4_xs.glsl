@@ -5,14 +5,13 @@
 
 void weight_decode(uint row_byte, uint unit, out vec4 w[8])
 {
-	uint at = (row_byte >> 2) + 34 * (unit / 8), u = unit % 8, head = W[at];
-	uint scale = W[at + 1] >> 4 * u & 15u | (head >> 16 + 2 * u & 3u) << 4;
+	uint at = (row_byte >> 2) + 34 * (unit / 8), u = unit % 8, head = word(at), q[6];
+	uint scale = word(at + 1) >> 4 * u & 15u | (head >> 16 + 2 * u & 3u) << 4;
 	precise float d = half_to_float(head) * (float(scale) - 32);
 	const uvec4 table = uvec4(NIBBLES_IQ4);
-	at += 2 + 4 * u;
+	load_two_quads(4 * (at + 2 + 4 * u), q);
 	for (uint i = 0; i < 4; i++) {
-		uint q = W[at + i];
-		w[i] = nibble_values(table, q) * d;
-		w[i + 4] = nibble_values(table, q >> 4) * d;
+		w[i] = nibble_values(table, q[i]) * d;
+		w[i + 4] = nibble_values(table, q[i] >> 4) * d;
 	}
 }

@@ -13,12 +13,14 @@ vec4 tiny_values(ivec4 doubled, uint exponent)
 
 void weight_decode(uint row_byte, uint unit, out vec4 w[8])
 {
-	uint byte = row_byte + 17 * unit, exponent = byte_at(byte);
+	uint q[6];
+	load_two_quads(row_byte + 17 * unit, q);
+	uint exponent = q[0] & 0xFFu;
 	float d = uintBitsToFloat(exponent - 1u << 23); /* half, for the table is doubled */
 	const uvec4 table = uvec4(NIBBLES_MXFP4);
 	for (uint i = 0; i < 4; i++) {
-		uint q = word_at(byte + 1 + 4 * i);
-		vec4 low = nibble_values(table, q), high = nibble_values(table, q >> 4);
+		uint nibbles = q[i] >> 8 | q[i + 1] << 24;
+		vec4 low = nibble_values(table, nibbles), high = nibble_values(table, nibbles >> 4);
 		w[i] = exponent < 2 ? tiny_values(ivec4(low), exponent) : low * d;
 		w[i + 4] = exponent < 2 ? tiny_values(ivec4(high), exponent) : high * d;
 	}

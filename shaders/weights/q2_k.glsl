@@ -4,14 +4,14 @@
 void weight_decode(uint row_byte, uint unit, out vec4 w[8])
 {
 	uint at = (row_byte >> 2) + 21 * (unit / 8), u = unit % 8, shift = 2 * (u % 4);
-	vec2 dm = halves_to_float(W[at + 20]);
-	uint scales = W[at + u / 2] >> 16 * (u & 1u);
+	vec2 dm = halves_to_float(word(at + 20));
+	uint scales = word(at + u / 2) >> 16 * (u & 1u), q[9];
 	precise vec2 first = dm * vec2(scales & 15u, scales >> 4 & 15u);
 	precise vec2 second = dm * vec2(scales >> 8 & 15u, scales >> 12 & 15u);
-	at += 4 + 8 * (u / 4);
+	load_three_quads(4 * (at + 4 + 8 * (u / 4)), q);
 	for (uint i = 0; i < 8; i++) {
 		vec2 sm = i < 4 ? first : second;
-		precise vec4 value = sm.x * bytes(W[at + i] >> shift & 0x03030303u) - sm.y;
+		precise vec4 value = sm.x * bytes(q[i] >> shift & 0x03030303u) - sm.y;
 		w[i] = value;
 	}
 }

@@ -10,9 +10,9 @@ void weight_decode(uint row_byte, uint unit, out vec4 w[8])
 	uint scales = low | pairs << 4;
 	float d = half_to_float(half_at(block + 108));
 	precise vec2 ds = d * (vec2(scales & 0xFFu, scales >> 8) - 32);
-	uint q[8], third[8];
-	load_words(block + 32 + 32 * (u / 4), q);
-	load_words(block, third);
+	uint q[9], third[9];
+	load_three_quads(block + 32 + 32 * (u / 4), q);
+	load_three_quads(block, third);
 	for (uint i = 0; i < 8; i++) {
 		uint values = q[i] >> shift & 0x03030303u | bits_to(third[i], u, 2);
 		w[i] = ds[i / 4] * (bytes(values) - 4);

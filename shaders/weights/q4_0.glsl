@@ -2,14 +2,12 @@
  * j + 16 (high).  A block begins at any even byte. */
 void weight_decode(uint row_byte, uint unit, out vec4 w[8])
 {
-	uint byte = row_byte + 18 * unit, at = byte >> 2;
-	bool inside = (byte & 2u) != 0;
-	uint low = W[at];
-	float d = half_to_float(inside ? low >> 16 : low);
+	uint q[6];
+	load_two_quads(row_byte + 18 * unit, q);
+	float d = half_to_float(q[0]);
 	for (uint i = 0; i < 4; i++) {
-		uint high = W[at + i + 1], q = inside ? high : low >> 16 | high << 16;
-		w[i] = (bytes(q & 0x0F0F0F0Fu) - 8) * d;
-		w[i + 4] = (bytes(q >> 4 & 0x0F0F0F0Fu) - 8) * d;
-		low = high;
+		uint nibbles = q[i] >> 16 | q[i + 1] << 16;
+		w[i] = (bytes(nibbles & 0x0F0F0F0Fu) - 8) * d;
+		w[i + 4] = (bytes(nibbles >> 4 & 0x0F0F0F0Fu) - 8) * d;
 	}
 }

@@ -4,9 +4,9 @@
 void weight_decode(uint row_byte, uint unit, out vec4 w[8])
 {
 	uint at = (row_byte >> 4) + 9 * (unit / 8), group = unit % 8;
-	precise vec2 dsm = scale_min_k4(W4[at], group);
+	precise vec2 dsm = scale_min_k4(quad(at), group);
 	at += 1 + 2 * (group / 2);
-	uvec4 q[2] = uvec4[2](W4[at], W4[at + 1]);
+	uvec4 q[2] = uvec4[2](quad(at), quad(at + 1));
 	for (uint i = 0; i < 8; i++) {
 		uint nibbles = q[i / 4][i % 4] >> 4 * (group % 2) & 0x0F0F0F0Fu;
 		precise vec4 value = dsm.x * bytes(nibbles) - dsm.y;

@@ -2,13 +2,13 @@
  * weights j (low) and j + 16 (high). */
 void weight_decode(uint row_byte, uint unit, out vec4 w[8])
 {
-	uint at = (row_byte >> 2) + 6 * unit;
-	vec2 dm = halves_to_float(W[at]);
-	uint fifth = W[at + 1];
+	uint q[6];
+	load_two_quads(row_byte + 24 * unit, q);
+	vec2 dm = halves_to_float(q[0]);
+	uint fifth = q[1];
 	for (uint i = 0; i < 4; i++) {
-		uint q = W[at + 2 + i];
-		uint a = q & 0x0F0F0F0Fu | spread_fifth_bits(fifth >> 4 * i);
-		uint b = q >> 4 & 0x0F0F0F0Fu | spread_fifth_bits(fifth >> 16 + 4 * i);
+		uint a = q[i + 2] & 0x0F0F0F0Fu | spread_fifth_bits(fifth >> 4 * i);
+		uint b = q[i + 2] >> 4 & 0x0F0F0F0Fu | spread_fifth_bits(fifth >> 16 + 4 * i);
 		precise vec4 low = bytes(a) * dm.x + dm.y;
 		precise vec4 high = bytes(b) * dm.x + dm.y;
 		w[i] = low;

@@ -3,10 +3,10 @@
 void weight_decode(uint row_byte, uint unit, out vec4 w[8])
 {
 	uint at = (row_byte >> 4) + 11 * (unit / 8), group = unit % 8;
-	precise vec2 dsm = scale_min_k4(W4[at], group);
-	uvec4 fifth[2] = uvec4[2](W4[at + 1], W4[at + 2]);
+	precise vec2 dsm = scale_min_k4(quad(at), group);
+	uvec4 fifth[2] = uvec4[2](quad(at + 1), quad(at + 2));
 	at += 3 + 2 * (group / 2);
-	uvec4 q[2] = uvec4[2](W4[at], W4[at + 1]);
+	uvec4 q[2] = uvec4[2](quad(at), quad(at + 1));
 	for (uint i = 0; i < 8; i++) {
 		uint low = q[i / 4][i % 4] >> 4 * (group & 1u) & 0x0F0F0F0Fu;
 		uint values = low | bits_to(fifth[i / 4][i % 4], group, 4);

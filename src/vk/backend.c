@@ -172,6 +172,9 @@ static uint64_t view_limit(const struct vk *v, uint64_t wanted)
 		limit = v->info.max_storage_bytes;
 	if (limit > v->info.max_allocation_bytes)
 		limit = v->info.max_allocation_bytes;
+	const uint64_t texels = (uint64_t)v->limits.maxTexelBufferElements * sizeof(uint32_t);
+	if (v->texels && limit > texels)
+		limit = texels;
 	if (wanted && wanted < MIN_CHUNK)
 		wanted = MIN_CHUNK;
 	if (wanted && limit > wanted)
@@ -197,6 +200,8 @@ static enum lap_status open_all(
 	bool no_subgroup = options->no_subgroup || is_set("LAPILLI_NO_SUBGROUP");
 	/* The subgroup variants give each lane of 4 a result to store. */
 	v->subgroup = v->info.subgroup_arithmetic && v->info.subgroup_min >= 4 && !no_subgroup;
+	v->texels = v->subgroup && device_likes_texels(&v->info) && !options->no_texels;
+	v->keeps_halves = device_keeps_halves(&v->info) && !options->no_texels;
 	v->base.device = &v->info;
 	v->base.name = v->info.name;
 	v->base.max_buffer_bytes = view_limit(v, options->max_chunk_bytes);

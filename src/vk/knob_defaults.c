@@ -1,4 +1,4 @@
-/* Knobs by class of device: see knob_defaults.h. */
+/* Classes of devices: see knob_defaults.h. */
 #include "knob_defaults.h"
 
 #include <string.h>
@@ -19,13 +19,27 @@ static const struct row {
 	{KERNEL_glu, "OUTPUTS", 4, .types = 1u << LAP_DEVICE_CPU},
 };
 
+static bool driver_is(const struct lap_device *d, const char *name)
+{
+	return strncmp(d->driver, name, strlen(name)) == 0;
+}
+
+bool device_likes_texels(const struct lap_device *device)
+{
+	return driver_is(device, "llvmpipe") || driver_is(device, "Qualcomm");
+}
+
+bool device_keeps_halves(const struct lap_device *device)
+{
+	return driver_is(device, "llvmpipe");
+}
+
 static bool fits(const struct row *r, const struct lap_device *d)
 {
 	return d->subgroup_size >= r->subgroup_from &&
 		(!r->subgroup_to || d->subgroup_size <= r->subgroup_to) &&
 		d->max_shared_bytes >= r->shared_from && (!r->types || (r->types >> d->type & 1)) &&
-		(!r->integer_dot || d->integer_dot) &&
-		(!r->driver || strncmp(d->driver, r->driver, strlen(r->driver)) == 0);
+		(!r->integer_dot || d->integer_dot) && (!r->driver || driver_is(d, r->driver));
 }
 
 void knobs_resolve(const struct lap_device *device, const struct op *op, uint32_t out[MAX_KNOBS])

@@ -1,6 +1,6 @@
-/* What knobs are set to on a class of devices, before anything is measured.
+/* What is known of a class of devices before anything is measured: knobs, and how weights are best read.
  *
- * One table; what it does not name keeps the usual value of shaders/knobs.def. */
+ * One table of knobs; what it does not name keeps the usual value of shaders/knobs.def. */
 #ifndef LAPILLI_VK_KNOB_DEFAULTS_H
 #define LAPILLI_VK_KNOB_DEFAULTS_H
 
@@ -8,5 +8,12 @@
 
 /* The values that an op runs with on the device: those that it carries, else those of the device's class. */
 void knobs_resolve(const struct lap_device *device, const struct op *op, uint32_t out[MAX_KNOBS]);
+
+/* Loads texels of 16 bytes faster than words of storage buffers: llvmpipe, which takes a quarter to a half of
+ * the time; Adreno, whose storage buffers bypass a cache (ncnn #1694; not measured here). */
+bool device_likes_texels(const struct lap_device *device);
+
+/* unpackHalf2x16 is known to keep subnormal halves; the kernel checks have some. */
+bool device_keeps_halves(const struct lap_device *device);
 
 #endif

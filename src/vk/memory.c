@@ -358,6 +358,7 @@ enum lap_status buffer_create_raw(struct vk *v, uint64_t n_bytes, enum memory me
 			.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
 			.size = size,
 			.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT |
+				VK_BUFFER_USAGE_UNIFORM_TEXEL_BUFFER_BIT |
 				VK_BUFFER_USAGE_INDIRECT_BUFFER_BIT |
 				VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT,
 			.sharingMode = VK_SHARING_MODE_EXCLUSIVE,

@@ -33,6 +33,14 @@ static uint32_t key_knob(const struct pipeline_key *key, const char *name)
 	return 0;
 }
 
+/* The best build of a kernel for the device; NULL: the baseline. */
+static const char *variant(const struct vk *v, const struct pipeline_key *key)
+{
+	if (v->texels && spirv_find(key->kernel, key->weight, "texels"))
+		return "texels";
+	return v->subgroup && spirv_find(key->kernel, key->weight, "subgroup") ? "subgroup" : NULL;
+}
+
 struct pipeline_key pipeline_key(const struct vk *v, const struct op *op)
 {
 	const struct kernel_info *info = kernel_info(op->kernel);
@@ -43,10 +51,12 @@ struct pipeline_key pipeline_key(const struct vk *v, const struct op *op)
 		.constant = op->constant,
 	};
 	knobs_resolve(&v->info, op, key.knobs);
+	if (info->per_weight && v->keeps_halves)
+		key.constant |= HALVES_KEPT;
 	bool is_matvec = op->kernel == KERNEL_matvec || op->kernel == KERNEL_expert_matvec;
-	if (v->subgroup && is_matvec && spirv_find(key.kernel, key.weight, "subgroup")) {
+	key.variant = variant(v, &key);
+	if (v->subgroup && is_matvec) {
 		uint32_t n_subgroups = key_knob(&key, "LANES") / v->info.subgroup_size;
-		key.variant = "subgroup";
 		key.outputs_per_group = (n_subgroups ? n_subgroups : 1) * MATVEC_SUBGROUP_ROWS;
 	}
 	uint32_t times = key_knob(&key, "OUTPUTS");
@@ -89,11 +99,13 @@ static enum lap_status create_cache(struct vk *v, struct lap_error *err)
 
 enum lap_status pipelines_open(struct vk *v, struct lap_error *err)
 {
-	VkDescriptorSetLayoutBinding bindings[MAX_BUFFERS];
-	for (uint32_t i = 0; i < MAX_BUFFERS; i++)
+	static_assert(TEXEL_QUADS == MAX_BUFFERS, "texel buffers follow storage buffers");
+	VkDescriptorSetLayoutBinding bindings[MAX_BUFFERS + N_TEXELS];
+	for (uint32_t i = 0; i < ARRAY_COUNT(bindings); i++)
 		bindings[i] = (VkDescriptorSetLayoutBinding){
 			.binding = i,
-			.descriptorType = VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
+			.descriptorType = i < MAX_BUFFERS ? VK_DESCRIPTOR_TYPE_STORAGE_BUFFER
+							  : VK_DESCRIPTOR_TYPE_UNIFORM_TEXEL_BUFFER,
 			.descriptorCount = 1,
 			.stageFlags = VK_SHADER_STAGE_COMPUTE_BIT,
 		};
@@ -101,7 +113,7 @@ enum lap_status pipelines_open(struct vk *v, struct lap_error *err)
 		v->fn.vkCreateDescriptorSetLayout(v->device,
 			&(VkDescriptorSetLayoutCreateInfo){
 				.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_LAYOUT_CREATE_INFO,
-				.bindingCount = MAX_BUFFERS,
+				.bindingCount = ARRAY_COUNT(bindings),
 				.pBindings = bindings,
 			},
 			NULL, &v->set_layout),

@@ -1,12 +1,13 @@
 /* Pipelines: compiled kernels, made when a plan first needs them and kept for later plans.
  *
- * All have one layout: MAX_BUFFERS storage buffers and 128 bytes of push constants. */
+ * All have one layout: MAX_BUFFERS storage buffers, N_TEXELS texel buffers and 128 bytes of push constants. */
 #ifndef LAPILLI_VK_PIPELINE_H
 #define LAPILLI_VK_PIPELINE_H
 
 #include "vk.h"
 
 #define PUSH_BYTES 128
+#define N_TEXELS   3 /* bindings from TEXEL_QUADS on */
 
 /* What distinguishes one pipeline from another. */
 struct pipeline_key {

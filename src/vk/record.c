@@ -18,6 +18,7 @@ struct runnable {
 	char what[64]; /* for messages */
 	uint32_t n_ops;
 	VkDescriptorPool descriptors;
+	VkBufferView *texels; /* N_TEXELS for each op, VK_NULL_HANDLE where it has none */
 	VkCommandPool pool;
 	VkCommandBuffer commands[MAX_REPEATS]; /* the same one, again and again */
 	/* n_ops + 1 of them; VK_NULL_HANDLE without profile, and where the device has none */
@@ -128,18 +129,22 @@ static enum lap_status create_sets(
 	struct runnable *r, const struct plan *plan, struct draft *d, struct lap_error *err)
 {
 	struct vk *v = r->v;
-	enum lap_status status = VK_CREATE(
-		v->fn.vkCreateDescriptorPool(v->device,
-			&(VkDescriptorPoolCreateInfo){
-				.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO,
-				.maxSets = plan->n_ops,
-				.poolSizeCount = 1,
-				.pPoolSizes =
-					&(VkDescriptorPoolSize){VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
-						plan->n_ops * MAX_BUFFERS},
-			},
-			NULL, &r->descriptors),
-		&r->descriptors);
+	enum lap_status status =
+		VK_CREATE(v->fn.vkCreateDescriptorPool(v->device,
+				  &(VkDescriptorPoolCreateInfo){
+					  .sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO,
+					  .maxSets = plan->n_ops,
+					  .poolSizeCount = 2,
+					  .pPoolSizes =
+						  (const VkDescriptorPoolSize[]){
+							  {VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
+								  plan->n_ops * MAX_BUFFERS},
+							  {VK_DESCRIPTOR_TYPE_UNIFORM_TEXEL_BUFFER,
+								  plan->n_ops * N_TEXELS},
+						  },
+				  },
+				  NULL, &r->descriptors),
+			&r->descriptors);
 	if (status)
 		return status;
 	for (uint32_t i = 0; i < plan->n_ops; i++)
@@ -175,6 +180,53 @@ static void write_set(struct vk *v, const struct op *op, VkDescriptorSet set)
 			.pBufferInfo = buffers,
 		},
 		0, NULL);
+}
+
+/* The texel buffers of an op's set, where its pipeline reads some: weights and x once more. */
+static enum lap_status write_texels(struct runnable *r, uint32_t i, const struct op *op,
+	const struct pipeline_key *key, VkDescriptorSet set, struct lap_error *err)
+{
+	static const struct {
+		uint32_t buffer; /* of the op */
+		VkFormat format;
+	} texels[N_TEXELS] = {
+		[TEXEL_QUADS - MAX_BUFFERS] = {1, VK_FORMAT_R32G32B32A32_UINT},
+		[TEXEL_WORDS - MAX_BUFFERS] = {1, VK_FORMAT_R32_UINT},
+		[TEXEL_X - MAX_BUFFERS] = {2, VK_FORMAT_R32G32B32A32_SFLOAT},
+	};
+	const uint64_t quad = 4 * sizeof(uint32_t);
+	struct vk *v = r->v;
+	VkBufferView *views = &r->texels[(size_t)i * N_TEXELS];
+	if (!key->variant || strcmp(key->variant, "texels") != 0)
+		return LAP_OK;
+	for (uint32_t t = 0; t < N_TEXELS; t++) {
+		const struct view *view = &op->buffers[texels[t].buffer];
+		enum lap_status status = VK_CREATE(
+			v->fn.vkCreateBufferView(v->device,
+				&(VkBufferViewCreateInfo){
+					.sType = VK_STRUCTURE_TYPE_BUFFER_VIEW_CREATE_INFO,
+					.buffer = view->buffer->handle,
+					.format = texels[t].format,
+					.offset = view->offset,
+					/* what a quad cuts off is padding: WEIGHT_PAD, ROW_ALIGN */
+					.range = view->n_bytes / quad * quad,
+				},
+				NULL, &views[t]),
+			&views[t]);
+		if (status)
+			return status;
+	}
+	v->fn.vkUpdateDescriptorSets(v->device, 1,
+		&(VkWriteDescriptorSet){
+			.sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET,
+			.dstSet = set,
+			.dstBinding = TEXEL_QUADS,
+			.descriptorCount = N_TEXELS,
+			.descriptorType = VK_DESCRIPTOR_TYPE_UNIFORM_TEXEL_BUFFER,
+			.pTexelBufferView = views,
+		},
+		0, NULL);
+	return LAP_OK;
 }
 
 static enum lap_status create_commands(struct runnable *r, bool profile, struct lap_error *err)
@@ -299,8 +351,10 @@ static enum lap_status prepare(struct runnable *r, const struct plan *plan, bool
 		status = pipelines_get(v, d->keys, plan->n_ops, d->pipelines, err);
 	if (!status)
 		status = create_sets(r, plan, d, err);
-	for (uint32_t i = 0; i < plan->n_ops && !status; i++)
+	for (uint32_t i = 0; i < plan->n_ops && !status; i++) {
 		write_set(v, &plan->ops[i], d->sets[i]);
+		status = write_texels(r, i, &plan->ops[i], &d->keys[i], d->sets[i], err);
+	}
 	if (!status)
 		status = create_commands(r, profile, err);
 	return status ? status : record(r, plan, d, err);
@@ -329,6 +383,11 @@ enum lap_status runnable_prepare(struct backend *b, const struct plan *plan, boo
 		plan->role == ROLE_DECODE ? "decode" : "prefill", plan->n_ops);
 	struct draft draft;
 	enum lap_status status = draft_alloc(&draft, plan->n_ops, err);
+	r->texels = vk_alloc((uint64_t)plan->n_ops * N_TEXELS, sizeof *r->texels);
+	if (!status && !r->texels) {
+		draft_free(&draft);
+		status = fail_memory(err, "a recorded plan", plan->n_ops * sizeof *r->texels);
+	}
 	if (!status) {
 		status = prepare(r, plan, profile, &draft, err);
 		draft_free(&draft);
@@ -350,6 +409,9 @@ void runnable_release(struct backend *b, struct runnable *r)
 	v->fn.vkDestroyQueryPool(v->device, r->timestamps, NULL);
 	v->fn.vkDestroyCommandPool(v->device, r->pool, NULL);
 	v->fn.vkDestroyDescriptorPool(v->device, r->descriptors, NULL);
+	for (uint32_t i = 0; r->texels && i < r->n_ops * N_TEXELS; i++)
+		v->fn.vkDestroyBufferView(v->device, r->texels[i], NULL);
+	free(r->texels);
 	free(r);
 }
 

@@ -38,7 +38,9 @@ struct vk {
 	VkPhysicalDeviceLimits limits;
 	VkPhysicalDeviceMemoryProperties memory_properties;
 	uint32_t queue_family, timestamp_bits;
-	bool subgroup; /* use the "subgroup" variants of kernels */
+	bool subgroup;     /* use the "subgroup" variants of kernels ... */
+	bool texels;       /* ... and, before them, the "texels" variants */
+	bool keeps_halves; /* unpackHalf2x16 does not flush subnormal halves */
 	bool pipeline_cache_file;
 	bool no_mapping; /* of MEMORY_DEVICE */
 
