@@ -1,9 +1,11 @@
 /* The command line: every row of options.def in every spelling, and what is said about mistakes. */
+#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base.h"
+#include "foreign.h"
 #include "options.h"
 #include "sampler_chain.h"
 #include "sampling.h"
@@ -27,9 +29,10 @@ static const struct row {
 	unsigned commands;
 	size_t offset;
 	double from;
+	const char *group;
 } rows[] = {
 #define OPTION(field, kind, names, value, initial, from, to, commands, group, help) \
-	{#field, kind, names, value, commands, offsetof(struct options, field), from},
+	{#field, kind, names, value, commands, offsetof(struct options, field), from, #group},
 #include "options.def"
 };
 
@@ -514,6 +517,139 @@ Test(options, mistakes)
 		cr_expect(strstr(err.text, cases[i].argument), "%s: %s", cases[i].line, err.text);
 		cr_expect(strstr(err.text, cases[i].expected), "%s: %s", cases[i].line, err.text);
 		cr_expect(!strchr(err.text, '\n'), "%s: more than one line", cases[i].line);
+	}
+}
+
+/* ---- the environment ------------------------------------------------------------------------- */
+
+/* Each long name of each row as a variable, for a command that takes it; tasks have none. */
+Test(options, variables_stand_for_options)
+{
+	unsigned n = 0;
+	for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+		char names[256], sample[32], variable[128], word[64], *rest = NULL;
+		const bool none = !strcmp(rows[i].group, "task") ||
+			!strcmp(rows[i].field, "help") || !strcmp(rows[i].field, "version") ||
+			!strcmp(rows[i].field, "list_devices");
+		unsigned command = 0;
+		while (!(rows[i].commands & 1u << command))
+			command++;
+		snprintf(names, sizeof names, "%s", rows[i].names);
+		bool on = true;
+		for (char *name = strtok_r(names, " ", &rest); name;
+			name = strtok_r(NULL, " ", &rest)) {
+			on = on && strcmp(name, "|") != 0;
+			if (strncmp(name, "--", 2) != 0)
+				continue;
+			snprintf(variable, sizeof variable, "LAPILLI_%s", name + 2);
+			for (char *c = variable; *c; c++)
+				*c = (char)(*c == '-' ? '_' : toupper((unsigned char)*c));
+			write_sample(&rows[i], sample);
+			setenv(variable, rows[i].kind == FLAG ? "on" : sample, 1);
+			snprintf(word, sizeof word, "%s", commands[command]);
+			char program[] = "lapilli", *argv[] = {program, word, NULL};
+			struct options o, plain;
+			struct lap_error err;
+			cr_assert_eq(options_parse(2, argv, &o, &err), LAP_OK, "%s: %s", variable,
+				err.text);
+			unsetenv(variable);
+			cr_assert_eq(options_parse(2, argv, &plain, &err), LAP_OK);
+			if (none)
+				cr_expect(!memcmp((char *)&o + rows[i].offset,
+						  (char *)&plain + rows[i].offset, sizeof(bool)),
+					"%s is read", variable);
+			else
+				expect_value(&rows[i], &o, on, variable);
+			options_release(&o);
+			options_release(&plain);
+			n++;
+		}
+	}
+	cr_expect_gt(n, 80);
+}
+
+/* The command line goes before; a command passes over what it does not take; mistakes name the variable. */
+Test(options, variables_give_way)
+{
+	struct options o;
+	struct lap_error err;
+	setenv("LAPILLI_TEMP", "0.25", 1);
+	setenv("LAPILLI_STOP", "a", 1);
+	setenv("LAPILLI_NO_DISPLAY_PROMPT", "on", 1);
+	setenv("LAPILLI_TOP_K", "", 1);
+	cr_assert_eq(parse_line("-n 1", &o, &err), LAP_OK, "%s", err.text);
+	cr_expect(o.temperature == 0.25 && o.stop.n == 1 && !o.display_prompt && o.top_k == 40);
+	options_release(&o);
+	cr_assert_eq(parse_line("--temp 2 --stop b --stop c", &o, &err), LAP_OK, "%s", err.text);
+	cr_expect(o.temperature == 2 && o.stop.n == 2 && !strcmp(o.stop.texts[0], "b"));
+	options_release(&o);
+	setenv("LAPILLI_TEMP", "hot", 1);
+	cr_assert_eq(parse_line("tokenize -p a", &o, &err), LAP_OK, "%s", err.text);
+	options_release(&o);
+	cr_expect_eq(parse_line("-n 1", &o, &err), LAP_USAGE);
+	cr_expect_str_eq(err.text, "LAPILLI_TEMP: found \"hot\", expected a number from 0 to 1000");
+	setenv("LAPILLI_TEMP", "", 1);
+	setenv("LAPILLI_IGNORE_EOS", "maybe", 1);
+	cr_expect_eq(parse_line("-n 1", &o, &err), LAP_USAGE);
+	cr_expect_str_eq(err.text, "LAPILLI_IGNORE_EOS: found \"maybe\", expected on or off");
+}
+
+/* ---- options of llama.cpp -------------------------------------------------------------------- */
+
+Test(options, options_without_a_meaning_are_taken)
+{
+	static const char line[] =
+		"-m x.gguf -p a -n 64 -ngl 99 -t 8 --threads=4 -fa -c 100 --flash-attn "
+		"on --no-mmap --mlock -ub 256 --split_mode layer --temp 0";
+	static const char *const warned[] = {"-ngl means nothing here: the whole model", "-t means",
+		"--threads means", "-fa means", "--flash-attn means", "--no-mmap means",
+		"--mlock means", "-ub means", "--split_mode means"};
+	struct options o;
+	struct lap_error err;
+	cr_assert_eq(parse_line(line, &o, &err), LAP_OK, "%s", err.text);
+	cr_expect(o.n_predict == 64 && o.n_ctx == 100 && o.temperature == 0);
+	const char *at = o.warnings.data;
+	for (size_t i = 0; i < ARRAY_COUNT(warned); i++) {
+		cr_assert(at && !strncmp(at, warned[i], strlen(warned[i])), "%s is not at: %s",
+			warned[i], at);
+		at = strchr(at, '\n') + 1;
+	}
+	cr_expect_str_eq(at, "");
+	options_release(&o);
+	cr_assert_eq(parse_line("bench -ngl 99 -fa 1 -p 4", &o, &err), LAP_OK, "%s", err.text);
+	options_release(&o);
+	cr_expect_eq(parse_line("tokenize -ngl 99", &o, &err), LAP_USAGE);
+}
+
+Test(options, options_that_would_change_the_text_are_refused)
+{
+	static const char *const cases[][2] = {
+		{"--lora x", "--lora is an option of llama.cpp that is not there: adapters"},
+		{"--mmproj=x", "--mmproj is an option of llama.cpp that is not there: models read"},
+		{"--rope_freq_base 1e6", "--override-kv changes"},
+		{"--in-prefix a", "a chat template frames messages"},
+		{"chat --chat-template chatml", "--chat-template-file FILE gives one"},
+		{"-i", "lapilli chat is the conversation"},
+		{"--context-shift", "--context-overflow shift does that"},
+	};
+	for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+		struct options o;
+		struct lap_error err;
+		cr_expect_eq(parse_line(cases[i][0], &o, &err), LAP_USAGE, "%s", cases[i][0]);
+		cr_expect(strstr(err.text, cases[i][1]), "%s", err.text);
+	}
+}
+
+/* A name of ours is never taken for one of theirs. */
+Test(options, foreign_names_are_not_ours)
+{
+	for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+		char names[256], *rest = NULL;
+		if (!(rows[i].commands & (G | C | B)))
+			continue;
+		snprintf(names, sizeof names, "%s", rows[i].names);
+		for (char *w = strtok_r(names, " |", &rest); w; w = strtok_r(NULL, " |", &rest))
+			cr_expect(!foreign_find(w + strspn(w, "-")), "%s", w);
 	}
 }
 

@@ -53,6 +53,21 @@ static bool keep_probabilities(struct answer *a, const struct lap_token *token)
 	return json_array_append_new(a->probabilities, object) == 0 && kept;
 }
 
+/* A line for a token, as soon as it is there; the text that comes without one has no id. */
+static bool print_line(const struct answer *a, const struct lap_token *token)
+{
+	json_t *line =
+		json_pack("{s:o, s:o}", "id", token->id < 0 ? json_null() : json_integer(token->id),
+			"text", json_bytes(token->text, token->n_bytes));
+	if (line && a->logprobs && token->id >= 0) {
+		const json_t *last =
+			json_array_get(a->probabilities, json_array_size(a->probabilities) - 1);
+		json_object_set(line, "logprob", json_object_get(last, "logprob"));
+		json_object_set(line, "top_logprobs", json_object_get(last, "top_logprobs"));
+	}
+	return out_json(line) == LAP_OK && out_flush();
+}
+
 bool answer_write(struct answer *a, const char *text, size_t n_bytes)
 {
 	if (n_bytes == 0)
@@ -72,6 +87,8 @@ bool answer_take(void *user, const struct lap_token *token)
 	if (kept && token->id >= 0)
 		kept = keep_id(a, token->id) && (!a->logprobs || keep_probabilities(a, token));
 	a->out_of_memory |= !kept;
+	if (kept && a->lines && !print_line(a, token))
+		return false;
 	return kept && !interrupted();
 }
 

@@ -14,6 +14,7 @@ struct answer {
 	/* set by the caller */
 	const struct lap_model *model;
 	bool streamed; /* text goes to standard output as it comes, and nothing is kept */
+	bool lines;    /* each token goes there as an object too */
 	bool logprobs; /* keep them; they come with json only */
 
 	char last; /* byte written to standard output; 0 before the first */

@@ -22,16 +22,25 @@ struct input {
 	struct text system;
 };
 
+static bool is_input(const char *name)
+{
+	return name && strcmp(name, "-") == 0;
+}
+
 /* The text, and whether it is a message. */
 static enum lap_status read_prompt(const struct options *o, struct input *in, struct lap_error *err)
 {
 	struct prompt *p = &in->prompt;
 	bool system_given;
-	if (o->file && o->system_file && !strcmp(o->file, "-") && !strcmp(o->system_file, "-"))
-		return fail(err, LAP_USAGE, "-f - and -sysf - both read standard input");
+	const bool reads_input = is_input(o->file) || is_input(o->prompt);
+	if (reads_input && is_input(o->system_file))
+		return fail(err, LAP_USAGE, "%s - and -sysf - both read standard input",
+			o->file ? "-f" : "-p");
 	enum lap_status status = prompt_conversation(o, &p->chat, &in->system, &system_given, err);
 	if (!status)
 		status = source_text(o, &p->text, &p->given, err);
+	if (!status && !o->file && !reads_input && !is_input(o->system_file))
+		status = source_piped(&p->text, &p->given, err);
 	if (!status && p->chat && !p->given)
 		status = fail(err, LAP_USAGE, "a conversation needs a message: -p TEXT or -f FILE");
 	if (!status && !p->given && !o->model) {
@@ -74,8 +83,11 @@ static enum lap_status save_cache(
 static enum lap_status generate(const struct options *o, struct lap_model *model, struct prompt *p,
 	struct request_options *request, struct lap_error *err)
 {
-	struct answer a = {
-		.model = model, .streamed = !o->json, .logprobs = o->json && o->logprobs >= 0};
+	const bool json = o->json || o->json_lines;
+	struct answer a = {.model = model,
+		.streamed = !json,
+		.lines = o->json_lines,
+		.logprobs = json && o->logprobs >= 0};
 	struct lap_generation g = {0};
 	struct lap_session *session = NULL;
 	struct lap_session_options session_options = source_session(o);
@@ -95,11 +107,13 @@ static enum lap_status generate(const struct options *o, struct lap_model *model
 			status = fail(err, LAP_ERROR, "interrupted");
 	}
 	if (!status) {
-		if (!o->json) {
+		if (!json) {
 			answer_banner(lap_model_info(model));
-			if (!o->model && !o->prompt && !o->file)
-				say("no -m and no -p: the built-in demo model continues its own "
-				    "prompt (see --help)");
+			if (!o->model)
+				say("notice: no -m: the small model inside this program; -m FILE "
+				    "takes a GGUF file, -m NAME one that ollama, llama.cpp, LM "
+				    "Studio "
+				    "or the Hugging Face hub keeps here");
 			if (shows_prompt(o, p))
 				answer_write(&a, p->text.data, p->text.n);
 		}
@@ -110,9 +124,9 @@ static enum lap_status generate(const struct options *o, struct lap_model *model
 		status = save_cache(o, session, err);
 	if (!status && a.out_of_memory)
 		status = fail_memory(err, "the generated text", a.text.n);
-	if (!o->json && a.last && a.last != '\n') /* what follows starts a line of the terminal */
+	if (!json && a.last && a.last != '\n') /* what follows starts a line of the terminal */
 		fputc('\n', stderr);
-	if (!status && o->json)
+	if (!status && json)
 		status = (enum lap_status)out_json(answer_json(&a, p->ids, p->n, &g));
 	else if (!status && out_flush()) /* whoever stopped reading wants no statistics either */
 		answer_statistics(lap_model_info(model), &g, o->verbose);
@@ -133,6 +147,8 @@ static enum lap_status generate_one(const struct options *o, struct lap_error *e
 			"-np is for several prompts: --prompts-file FILE names them");
 	if (!status)
 		status = beams_check(o, err);
+	if (!status && o->beams && o->json_lines)
+		status = fail(err, LAP_USAGE, "--jsonl is not for --beams: --json has their texts");
 	if (!status && o->beams && o->prompt_cache)
 		status = fail(err, LAP_USAGE, "--prompt-cache is not for --beams");
 	if (!status)
@@ -161,6 +177,9 @@ static enum lap_status generate_all(const struct options *o, struct lap_error *e
 		return beams_check(o, err);
 	if (o->prompt_cache)
 		return fail(err, LAP_USAGE, "--prompt-cache is for one prompt, -p or -f");
+	if (o->json_lines)
+		return fail(err, LAP_USAGE,
+			"--jsonl is for one prompt, -p or -f: --json has the results of many");
 	if (o->prompt || o->file)
 		return fail(err, LAP_USAGE,
 			"%s and --prompts-file both name the text, expected one of them",

@@ -69,6 +69,12 @@ static void want_chat(int argc, char **argv, struct options *o)
 	free(more);
 }
 
+static void warn(const struct options *o)
+{
+	for (const char *line = o->warnings.data; line && *line; line += strcspn(line, "\n") + 1)
+		say("warning: %.*s", (int)strcspn(line, "\n"), line);
+}
+
 int main(int argc, char **argv)
 {
 	console_open();
@@ -80,6 +86,7 @@ int main(int argc, char **argv)
 		status = report(&err);
 	else {
 		want_chat(argc, argv, &o);
+		warn(&o);
 		status = run(&o, &model);
 	}
 	options_release(&o);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base.h"
+#include "foreign.h"
 
 enum kind { FLAG, TEXT, INTEGER, NUMBER, CHOICE, IDS, TEXTS };
 
@@ -375,10 +375,80 @@ static enum lap_status set_value(const struct option *option, const char *name, 
 	return LAP_OK;
 }
 
+/* ---- environment ----------------------------------------------------------------------------- */
+
+/* What the environment may say: no task, and nothing that takes the place of one. */
+static bool may_come_from_outside(const struct option *option)
+{
+	return option->group != GROUP_task && option->offset != offsetof(struct options, help) &&
+		option->offset != offsetof(struct options, version) &&
+		option->offset != offsetof(struct options, list_devices);
+}
+
+/* "--top-k" as LAPILLI_TOP_K; "" for a name with one dash. */
+static void variable_name(const struct name *name, char variable[NAME_BYTES + 16])
+{
+	variable[0] = '\0';
+	if (strncmp(name->shown, "--", 2) == 0)
+		snprintf(variable, NAME_BYTES + 16, "LAPILLI_%s", name->bare);
+	for (char *c = variable; *c; c++)
+		*c = *c == '-' ? '_' : *c >= 'a' && *c <= 'z' ? (char)(*c - 'a' + 'A') : *c;
+}
+
+static enum lap_status read_environment(struct options *o, struct lap_error *err)
+{
+	enum lap_status status = LAP_OK;
+	for (size_t i = 0; i < ARRAY_COUNT(table) && !status; i++) {
+		const struct option *option = &table[i];
+		if (!(option->commands & 1u << o->command) || !may_come_from_outside(option))
+			continue;
+		struct name name = {0};
+		for (const char *cursor = option->names; !status && next_name(&cursor, &name);) {
+			char variable[NAME_BYTES + 16];
+			variable_name(&name, variable);
+			const char *value = variable[0] ? getenv(variable) : NULL;
+			if (!value || !*value)
+				continue;
+			status = set_value(option, variable, value, o, err);
+			if (!status && option->kind == FLAG && name.off)
+				*(bool *)((char *)o + option->offset) ^= true;
+		}
+	}
+	return status;
+}
+
+/* What TEXTS gathered from the environment gives way to the command line. */
+static void forget_outside(const struct option *option, struct options *o, bool *given)
+{
+	if (option->kind == TEXTS && !given[option - table]) {
+		struct text_list *list = (struct text_list *)((char *)o + option->offset);
+		free(list->texts);
+		*list = (struct text_list){0};
+	}
+	given[option - table] = true;
+}
+
 /* ---- parser ---------------------------------------------------------------------------------- */
+
+/* An option of llama.cpp's; *i moves to its value. */
+static enum lap_status take_foreign(const struct foreign *foreign, const char *argument,
+	char *const *argv, int *i, struct options *o, struct lap_error *err)
+{
+	const int n_name = (int)strcspn(argument, "=");
+	if (foreign->effect == FOREIGN_REFUSED)
+		return fail(err, LAP_USAGE, "%.*s is an option of llama.cpp that is not there: %s",
+			n_name, argument, foreign->why);
+	if (!argument[n_name] && foreign_takes(foreign, argv[*i + 1]))
+		++*i;
+	return text_printf(&o->warnings, "%.*s means nothing here: %s\n", n_name, argument,
+		       foreign->why)
+		? LAP_OK
+		: fail_memory(err, "a warning", 1);
+}
 
 static enum lap_status parse(int argc, char *const *argv, struct options *o, struct lap_error *err)
 {
+	bool given[ARRAY_COUNT(table)] = {false};
 	int i = 1;
 	for (unsigned c = 0; argc > 1 && c < N_COMMANDS; c++)
 		if (strcmp(argv[1], commands[c].name) == 0) {
@@ -386,7 +456,8 @@ static enum lap_status parse(int argc, char *const *argv, struct options *o, str
 			o->command_named = true;
 			i = 2;
 		}
-	for (bool ended = false; i < argc; i++) {
+	enum lap_status status = read_environment(o, err);
+	for (bool ended = false; i < argc && !status; i++) {
 		const char *argument = argv[i];
 		if (!ended && strcmp(argument, "--") == 0) {
 			ended = true;
@@ -399,6 +470,12 @@ static enum lap_status parse(int argc, char *const *argv, struct options *o, str
 		bool off = false;
 		bare_name(argument, bare);
 		const struct option *option = find_option(bare, o->command, &off);
+		const struct foreign *foreign =
+			option && option->commands & 1u << o->command ? NULL : foreign_find(bare);
+		if (foreign && (G | C | B) & 1u << o->command) {
+			status = take_foreign(foreign, argument, argv, &i, o, err);
+			continue;
+		}
 		if (!option)
 			return unknown_option(argument, o->command, err);
 		const char *equals = strchr(argument, '=');
@@ -406,6 +483,7 @@ static enum lap_status parse(int argc, char *const *argv, struct options *o, str
 		snprintf(name, sizeof name, "%.*s", (int)strcspn(argument, "="), argument);
 		if (!(option->commands & 1u << o->command))
 			return misplaced_option(name, bare, o->command, err);
+		forget_outside(option, o, given);
 
 		if (option->kind == FLAG) {
 			if (equals)
@@ -418,11 +496,9 @@ static enum lap_status parse(int argc, char *const *argv, struct options *o, str
 		if (!value)
 			return fail(err, LAP_USAGE, "%s needs a value: %s %s", name, name,
 				option->value);
-		enum lap_status status = set_value(option, name, value, o, err);
-		if (status)
-			return status;
+		status = set_value(option, name, value, o, err);
 	}
-	return LAP_OK;
+	return status;
 }
 
 enum lap_status options_parse(int argc, char *const *argv, struct options *o, struct lap_error *err)
@@ -446,6 +522,7 @@ void options_release(struct options *o)
 			free(list->texts);
 			*list = (struct text_list){0};
 		}
+	text_free(&o->warnings);
 }
 
 /* ---- options of a request -------------------------------------------------------------------- */
@@ -463,6 +540,7 @@ enum lap_status options_copy(struct options *to, const struct options *from, str
 {
 	bool fits = true;
 	*to = *from;
+	to->warnings = (struct text){0};
 	for (size_t i = 0; i < ARRAY_COUNT(table); i++) {
 		if (table[i].kind == IDS) {
 			struct id_list *list = (struct id_list *)((char *)to + table[i].offset);
@@ -725,7 +803,9 @@ void options_help(const struct options *o, FILE *out)
 	print_options(out, o->command);
 	fputs("\nNames of more than one letter take one dash or two, '_' in a name is '-', and a "
 	      "value "
-	      "may be\nthe next argument or stand behind '='. -- ends the options.\n\n"
+	      "may be\nthe next argument or stand behind '='. -- ends the options. Where the "
+	      "command line says nothing,\na variable may: LAPILLI_ and a long name in "
+	      "capitals, with \'_\' for \'-\'.\n\n"
 	      "Requested text and data go to standard output, all else to standard error.\n"
 	      "Exit status: 0 done (also when the reader of the output went away), 1 other "
 	      "failure,\n"

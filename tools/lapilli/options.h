@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "lapilli.h"
+#include "base.h"
 
 /* Tokens of a list option; `ids` is NULL when the option was not given. */
 struct id_list {
@@ -45,11 +45,13 @@ struct options {
 #define OPTION(field, kind, names, value, initial, from, to, commands, group, help) \
 	option_##kind field;
 #include "options.def"
+	struct text warnings; /* a line each: options of llama.cpp that were taken and mean nothing */
 };
 
-/* Parses argv[1] and on into *o, which points into argv. The first argument may name the command; no
- * other argument stands without an option. The last of a repeated option counts, but for
- * TEXTS, which gathers them all. LAP_USAGE, with
+/* Parses argv[1] and on into *o, which points into argv and the environment. The first argument may name the
+ * command; no other argument stands without an option. The last of a repeated option counts, but for TEXTS, which
+ * gathers them all. Where the command line says nothing, LAPILLI_TOP_K stands for --top-k, and so on for each
+ * name with two dashes of the options that the command takes, but for those that are tasks. LAP_USAGE, with
  * the argument and what was expected; LAP_NO_MEMORY. On failure o->command is already right, and
  * nothing needs releasing. */
 enum lap_status options_parse(

@@ -41,9 +41,9 @@ enum lap_status request_options_set(
 {
 	*r = (struct request_options){.stops = NULL};
 	enum lap_status status = sampling_from_options(o, &r->sampling, err);
-	if (!status && o->logprobs >= 0 && !o->json)
-		status =
-			fail(err, LAP_USAGE, "--logprobs needs --json, which has a place for them");
+	if (!status && o->logprobs >= 0 && !o->json && !o->json_lines)
+		status = fail(err, LAP_USAGE,
+			"--logprobs needs --json or --jsonl, which have a place for them");
 	if (!status && o->n_keep && o->context_overflow != LAP_OVERFLOW_SHIFT)
 		status = fail(err, LAP_USAGE,
 			"--keep is for --context-overflow shift, the only one that keeps tokens");

@@ -2,8 +2,11 @@
 #include "source.h"
 
 #include <stdio.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "console.h"
 #include "demo_model.h"
@@ -152,8 +155,39 @@ static enum lap_status read_either(const struct options *o, const char *given, c
 enum lap_status source_text(
 	const struct options *o, struct text *text, bool *given, struct lap_error *err)
 {
+	const bool input = o->prompt && !strcmp(o->prompt, "-") && !o->file;
 	*given = o->prompt || o->file;
-	return read_either(o, o->prompt, o->file, "-p and -f", text, err);
+	return input ? file_read("-", text, err)
+		     : read_either(o, o->prompt, o->file, "-p and -f", text, err);
+}
+
+/* A pipe that nobody writes to is waited for, which should not look like a fault of ours. */
+static void say_what_is_awaited(void)
+{
+	enum { PATIENCE = 1000 }; /* ms */
+	struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+	if (poll(&input, 1, PATIENCE) == 0)
+		say("notice: waiting for the end of standard input, a pipe, which goes behind the "
+		    "prompt; < /dev/null for none");
+}
+
+enum lap_status source_piped(struct text *text, bool *given, struct lap_error *err)
+{
+	struct stat st;
+	struct text piped = {0};
+	if (fstat(STDIN_FILENO, &st) != 0 || !S_ISFIFO(st.st_mode))
+		return LAP_OK;
+	say_what_is_awaited();
+	enum lap_status status = file_read("-", &piped, err);
+	const bool apart = text->n && text->data[text->n - 1] != '\n';
+	if (!status && piped.n) {
+		*given = true;
+		if ((apart && !text_append(text, "\n", 1)) ||
+			!text_append(text, piped.data, piped.n))
+			status = fail_memory(err, "the prompt", piped.n);
+	}
+	text_free(&piped);
+	return status;
 }
 
 enum lap_status source_system(

@@ -18,10 +18,14 @@ enum lap_status source_model(const struct options *o, enum source_part part,
 enum lap_status source_reference(const struct options *o, uint64_t max_chunk_bytes,
 	struct lap_model **model, struct lap_error *err);
 
-/* Appends the text of -p or -f to *text, escapes read when -e asks for it; *given says whether one of
- * the two was there. LAP_USAGE when both were, LAP_IO when the file cannot be read. */
+/* Appends the text of -p (-: standard input) or -f to *text, escapes of -p read when -e asks for it; *given says
+ * whether one of the two was there. LAP_USAGE when both were, LAP_IO when the file cannot be read. */
 enum lap_status source_text(
 	const struct options *o, struct text *text, bool *given, struct lap_error *err);
+
+/* What comes through a pipe on standard input, behind the text and on a new line; nothing where it is no pipe, or
+ * empty. *given becomes true when there is something. A pipe is waited for, which is said after a while. */
+enum lap_status source_piped(struct text *text, bool *given, struct lap_error *err);
 
 /* The system message of -sys or -sysf in the same way. */
 enum lap_status source_system(
