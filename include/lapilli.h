@@ -105,6 +105,15 @@ LAP_API enum lap_status lap_devices(
 
 struct lap_model;
 
+/* Whether kernels are measured on the device when a session is created, to find how each runs fastest there.
+ * What is found is kept in the cache folder, by device and driver; it never changes a result. */
+enum lap_tune {
+	LAP_TUNE_AUTO, /* QUICK, but on software devices, where it costs more than it gains, nothing */
+	LAP_TUNE_OFF,   /* nothing is measured, and nothing that was measured before is used */
+	LAP_TUNE_QUICK, /* what was never measured, in at most 3 seconds */
+	LAP_TUNE_FULL,  /* everything, again; minutes */
+};
+
 struct lap_model_options {
 	/* NULL or "": the best device (discrete > integrated > virtual > other > CPU type, then the
 	 * larger memory).  "cpu": the plain C reference.  Else an index, a name or part of one, or a
@@ -121,7 +130,8 @@ struct lap_model_options {
 	size_t n_overrides;
 	uint64_t max_chunk_bytes; /* most bytes of a tensor bound at once; 0: the device's limit */
 	bool no_pipeline_cache;   /* do not read or write the pipeline cache file */
-	bool validation;          /* load the Khronos validation layer; its words go to the log */
+	enum lap_tune tune;
+	bool validation; /* load the Khronos validation layer; its words go to the log */
 	lap_log_fn *log;
 	/* Called while weights are checked and uploaded, `fraction` from 0 to 1; false stops (LAP_ERROR). */
 	bool (*progress)(void *user, double fraction);

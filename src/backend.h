@@ -6,6 +6,7 @@
 #define LAPILLI_BACKEND_H
 
 #include "plan.h"
+#include "tuning.h"
 
 enum memory {
 	MEMORY_DEVICE, /* weights, activations, KV: where the device reads fastest */
@@ -58,6 +59,10 @@ struct backend_ops {
 
 	/* The values of its kernel's knobs that the op would run with; NULL: kernels have none here. */
 	void (*knobs)(struct backend *b, const struct op *op, uint32_t values[MAX_KNOBS]);
+	/* The same without what was measured. */
+	void (*knobs_untuned)(struct backend *b, const struct op *op, uint32_t values[MAX_KNOBS]);
+	/* Writes b->tuning to the cache folder. */
+	enum lap_status (*tuning_save)(struct backend *b, struct lap_error *err);
 };
 
 struct backend {
@@ -65,6 +70,7 @@ struct backend {
 	const char *name;                /* "cpu", or the device's name */
 	const struct lap_device *device; /* NULL for the CPU reference */
 	uint64_t max_buffer_bytes;       /* largest view an op may bind */
+	struct tuning *tuning;           /* what was measured; NULL: kernels have no knobs here */
 	_Atomic uint64_t device_bytes;   /* memory held now; sessions in other threads change it */
 };
 
@@ -77,6 +83,7 @@ struct vk_options {
 	const char *device;
 	uint64_t max_chunk_bytes;
 	bool no_pipeline_cache;
+	bool no_tuning; /* neither read nor write what was measured before */
 	bool validation;
 	/* For tests: baseline kernels where the device could do more, weights read as on devices that
 	 * nothing is known of; device memory out of the host's

@@ -402,6 +402,13 @@ enum kernel check_case_kernel(uint32_t i)
 	return find_case(i, &weight)->kernel;
 }
 
+enum weight check_case_weight(uint32_t i)
+{
+	enum weight weight;
+	find_case(i, &weight);
+	return weight;
+}
+
 bool check_case_small(uint32_t i)
 {
 	enum weight weight;

@@ -27,6 +27,7 @@ struct check_result {
 
 uint32_t check_n_cases(void);
 enum kernel check_case_kernel(uint32_t i);
+enum weight check_case_weight(uint32_t i); /* 0 where the kernel has no formats */
 /* Fit for slow devices: such as SwiftShader, ten times slower than lavapipe. */
 bool check_case_small(uint32_t i);
 /* "matvec q4_k 33 x 256, 3 rows, bias" */

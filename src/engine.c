@@ -424,6 +424,7 @@ static enum lap_status open_backend(
 		.device = options->device,
 		.max_chunk_bytes = options->max_chunk_bytes,
 		.no_pipeline_cache = options->no_pipeline_cache,
+		.no_tuning = options->tune == LAP_TUNE_OFF,
 		.validation = options->validation,
 		.log = m->log,
 	};
@@ -436,6 +437,7 @@ static enum lap_status open_parts(struct lap_model *m, const char *path, const v
 {
 	double start = clock_seconds();
 	m->log = (struct log){options->log, options->user};
+	m->tune = options->tune;
 	enum lap_status status = bytes ? split_open_memory(bytes, n_bytes, path, &m->split, err)
 				       : split_open(path, &m->split, err);
 	m->gguf = m->split.gguf;

@@ -21,6 +21,7 @@ struct lap_model {
 	struct buffer **buffers; /* that hold the weights */
 	uint32_t n_buffers, capacity;
 	struct log log;
+	enum lap_tune tune; /* what its sessions do */
 	struct lap_model_info info;
 	char *strings[6]; /* copies that info points to */
 	uint32_t n_strings;

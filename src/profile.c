@@ -5,54 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct setting {
-	struct lap_session *s;
-	enum role role;
-	uint32_t n_rows, n_past;
-	struct prepared *prepared;
-	struct plan plan;
-};
-
-/* The step as the plan wants to find it; decode moves it on. */
-static void set_step(const struct setting *t)
-{
-	struct step_row *rows = (struct step_row *)(t->prepared->step + 1);
-	const uint32_t n_vocab = t->s->m->model->h.n_vocab;
-	const bool decode = t->role == ROLE_DECODE;
-	for (uint32_t i = 0; i < t->n_rows; i++) {
-		rows[i] = (struct step_row){
-			.token = i * 7919u % n_vocab,
-			.pos = t->n_past + (decode ? 0 : i),
-			.seq = decode ? i : 0,
-		};
-		if (decode)
-			t->s->sequences[i] =
-				(struct sequence){.greedy = 1, .n_ctx = t->s->n_ctx, .n_left = 2};
-	}
-	*t->prepared->step = (struct step_header){
-		.n_rows = t->n_rows, .n_kv = t->n_past + (decode ? 1 : t->n_rows)};
-}
-
-static enum lap_status set_up(struct setting *t, struct lap_error *err)
-{
-	struct lap_session *s = t->s;
-	const bool decode = t->role == ROLE_DECODE;
-	uint32_t bucket = 0;
-	while (1u << bucket < t->n_rows)
-		bucket++;
-	t->prepared = decode ? &s->decode[STEP_DRAW][bucket] : &s->prefill[0];
-	for (uint32_t i = 0; i < (decode ? t->n_rows : 1); i++) {
-		const uint32_t n = t->n_past + (decode ? 1 : t->n_rows);
-		timeline_truncate(s, &s->timelines[i], 0);
-		if (timeline_reserve(s, &s->timelines[i], n) < n)
-			return fail(err, LAP_USAGE, "no room for %u tokens in the KV cache",
-				(unsigned)n);
-	}
-	return session_plan(s, t->role, STEP_DRAW, decode ? bucket : 0, &t->plan, err);
-}
+#include "trial.h"
 
 /* *seconds: of the step; of_op[n_ops] is added to. */
-static enum lap_status run(const struct setting *t, struct runnable *r, double *of_op,
+static enum lap_status run(const struct trial *t, struct runnable *r, double *of_op,
 	double *seconds, struct lap_error *err)
 {
 	struct backend *b = t->s->m->backend;
@@ -60,7 +16,7 @@ static enum lap_status run(const struct setting *t, struct runnable *r, double *
 	double *now = array_alloc(t->plan.n_ops, sizeof *now);
 	if (!now)
 		return fail_memory(err, "the times of ops", t->plan.n_ops * sizeof *now);
-	set_step(t);
+	trial_set_step(t);
 	b->ops->begin(r);
 	const double start = clock_seconds();
 	enum lap_status status = b->ops->run(b, r, 1, &ticket, err);
@@ -90,9 +46,9 @@ static int by_seconds(const void *a, const void *b)
 }
 
 static enum lap_status summarise(
-	const struct setting *t, const double *of_op, struct profile *p, struct lap_error *err)
+	const struct trial *t, const double *of_op, struct profile *p, struct lap_error *err)
 {
-	set_step(t);
+	trial_set_step(t);
 	p->rows = array_alloc(t->plan.n_ops, sizeof *p->rows);
 	if (!p->rows)
 		return fail_memory(err, "a profile", t->plan.n_ops * sizeof *p->rows);
@@ -124,13 +80,12 @@ enum lap_status profile_step(struct lap_session *s, enum role role, uint32_t n_r
 	uint32_t n_past, uint32_t n_runs, struct profile *p, struct lap_error *err)
 {
 	struct backend *b = s->m->backend;
-	struct setting t = {.s = s, .role = role, .n_rows = n_rows, .n_past = n_past};
+	struct trial t;
 	struct runnable *r = NULL;
 	double *of_op = NULL, ignored = 0;
 	*p = (struct profile){0};
-	assert(n_rows > 0 && n_runs > 0);
-	assert(n_rows <= (role == ROLE_DECODE ? s->n_seq : s->n_batch));
-	enum lap_status status = set_up(&t, err);
+	assert(n_runs > 0);
+	enum lap_status status = trial_begin(&t, s, role, n_rows, n_past, err);
 	if (!status)
 		status = b->ops->prepare(b, &t.plan, true, &r, err);
 	if (!status && !(of_op = array_alloc(t.plan.n_ops, sizeof *of_op)))
@@ -147,9 +102,8 @@ enum lap_status profile_step(struct lap_session *s, enum role role, uint32_t n_r
 	if (!status)
 		status = summarise(&t, of_op, p, err);
 	b->ops->release(b, r);
-	plan_free(&t.plan);
+	trial_end(&t);
 	free(of_op);
-	lap_session_clear(s);
 	return status;
 }
 

@@ -9,6 +9,7 @@
 #include "grammar.h"
 #include "sampler.h"
 #include "session_memory.h"
+#include "session_tune.h"
 
 #define PREFILL_BUDGET 0.2  /* seconds a prefill submit may last: drivers kill long jobs */
 #define FIRST_PRODUCTS 2e10 /* multiplications of the first one, before a row's time is known */
@@ -186,6 +187,8 @@ enum lap_status lap_session_create(struct lap_model *m, const struct lap_session
 		status = explain_memory(m, o, err);
 	if (!status)
 		status = fill(s, err);
+	if (!status)
+		status = session_tune_first(s, err);
 	if (status) {
 		lap_session_destroy(s);
 		return status;
@@ -720,8 +723,7 @@ enum lap_status session_prefill(struct lap_session *s, struct timeline *t, const
 	enum lap_status status = LAP_OK;
 	for (uint32_t i = 0, n_done; !status && i < n && !s->cancelled; i += n_done) {
 		n_done = 0;
-		status = session_prefill_chunk(
-			s, t, tokens + i, n - i, n - i, NULL, &n_done, err);
+		status = session_prefill_chunk(s, t, tokens + i, n - i, n - i, NULL, &n_done, err);
 	}
 	return status;
 }

@@ -126,7 +126,7 @@ Test(pipeline_cache, saved_and_loaded)
 	cr_assert_eq(load(&d), 0, "there is none yet");
 	cache_save(&d, shaders, &silent, blob, sizeof blob);
 	cr_assert_eq(load(&d), sizeof blob);
-	cr_assert(cache_path(&d, &path));
+	cr_assert(cache_path(&d, CACHE_PIPELINES, &path));
 	cr_assert_eq(stat(path.data, &st), 0);
 	cr_assert_eq(st.st_mode & 0777, 0600, "private");
 	struct lap_device other = d;
@@ -144,15 +144,15 @@ Test(pipeline_cache, place)
 	struct text path = {0};
 	cr_assert_eq(unsetenv("XDG_CACHE_HOME"), 0);
 	cr_assert_eq(setenv("HOME", "/home/someone", 1), 0);
-	cr_assert(cache_path(&d, &path));
+	cr_assert(cache_path(&d, CACHE_PIPELINES, &path));
 	cr_assert(strncmp(path.data, "/home/someone/.cache/lapilli/", 29) == 0, "%s", path.data);
 	text_free(&path);
 	cr_assert_eq(setenv("XDG_CACHE_HOME", "relative", 1), 0);
-	cr_assert(cache_path(&d, &path));
+	cr_assert(cache_path(&d, CACHE_PIPELINES, &path));
 	cr_assert(strncmp(path.data, "/home/someone/", 14) == 0, "%s", path.data);
 	text_free(&path);
 	cr_assert_eq(unsetenv("HOME"), 0);
-	cr_assert(!cache_path(&d, &path));
+	cr_assert(!cache_path(&d, CACHE_PIPELINES, &path));
 	cache_save(&d, shaders, &silent, blob, sizeof blob);
 	cr_assert_eq(load(&d), 0, "no place, no file, no failure");
 	text_free(&path);

@@ -495,7 +495,7 @@ Test(vk_backend, pipeline_cache_file)
 		VkPipeline pipeline;
 		cr_assert_eq(pipelines_get(v, &key, 1, &pipeline, &err), LAP_OK, "%s", err.text);
 		struct text text = {0};
-		cr_assert(cache_path(b->device, &text));
+		cr_assert(cache_path(b->device, CACHE_PIPELINES, &text));
 		cr_assert_lt(text.n, sizeof path);
 		memcpy(path, text.data, text.n + 1);
 		text_free(&text);

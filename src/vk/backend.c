@@ -15,6 +15,7 @@
 #include "record.h"
 #include "run.h"
 #include "staging.h"
+#include "tuned.h"
 
 #define MAX_VIEW_BYTES \
 	(2ull << 30)   /* shaders address a chunk with 32 bits, signed on some drivers */
@@ -29,6 +30,7 @@ static void vk_close(struct backend *b)
 		staging_close(v);
 		v->fn.vkDestroyDevice(v->device, NULL);
 	}
+	tuned_close(v);
 	instance_close(&v->instance);
 	pthread_mutex_destroy(&v->memory_lock);
 	pthread_mutex_destroy(&v->staging.lock);
@@ -52,7 +54,12 @@ static enum lap_status vk_wait(struct backend *b, uint64_t ticket, struct lap_er
 
 static void vk_knobs(struct backend *b, const struct op *op, uint32_t values[MAX_KNOBS])
 {
-	knobs_resolve(((struct vk *)b)->base.device, op, values);
+	knobs_resolve(b->device, b->tuning, op, values);
+}
+
+static void vk_knobs_untuned(struct backend *b, const struct op *op, uint32_t values[MAX_KNOBS])
+{
+	knobs_resolve(b->device, NULL, op, values);
 }
 
 static const struct backend_ops vk_ops = {
@@ -71,6 +78,8 @@ static const struct backend_ops vk_ops = {
 	.wait = vk_wait,
 	.times = runnable_times,
 	.knobs = vk_knobs,
+	.knobs_untuned = vk_knobs_untuned,
+	.tuning_save = tuned_save,
 };
 
 static bool is_set(const char *variable)
@@ -205,6 +214,7 @@ static enum lap_status open_all(
 	v->base.device = &v->info;
 	v->base.name = v->info.name;
 	v->base.max_buffer_bytes = view_limit(v, options->max_chunk_bytes);
+	tuned_open(v);
 	return LAP_OK;
 }
 
@@ -218,6 +228,7 @@ enum lap_status vk_open(
 	v->base.ops = &vk_ops;
 	v->log = options->log;
 	v->pipeline_cache_file = !options->no_pipeline_cache;
+	v->tuning_file = !options->no_tuning;
 	v->no_mapping = options->no_mapping;
 	pthread_mutex_init(&v->memory_lock, NULL);
 	pthread_mutex_init(&v->staging.lock, NULL);

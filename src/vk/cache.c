@@ -68,7 +68,8 @@ const char *cache_unwrap(const struct lap_device *device, const char *shaders, c
 	return NULL;
 }
 
-bool cache_path(const struct lap_device *device, struct text *path)
+bool cache_path(
+	const struct lap_device *device, const char *kind, const char *ending, struct text *path)
 {
 	const char *base = getenv("XDG_CACHE_HOME");
 	const char *below = "";
@@ -78,11 +79,11 @@ bool cache_path(const struct lap_device *device, struct text *path)
 	}
 	if (!base || base[0] != '/')
 		return false;
-	bool ok = text_printf(path, "%s%s/lapilli/pipelines-%04x-%04x-", base, below,
+	bool ok = text_printf(path, "%s%s/lapilli/%s-%04x-%04x-", base, below, kind,
 		device->vendor_id, device->device_id);
 	for (size_t i = 0; i < sizeof device->driver_uuid && ok; i++)
 		ok = text_printf(path, "%02x", device->driver_uuid[i]);
-	return ok && text_printf(path, ".bin");
+	return ok && text_printf(path, "%s", ending);
 }
 
 void cache_load(const struct lap_device *device, const char *shaders, const struct log *log,
@@ -93,7 +94,7 @@ void cache_load(const struct lap_device *device, const char *shaders, const stru
 	struct lap_error err;
 	const void *bytes;
 	size_t n_bytes;
-	if (!cache_path(device, &path)) {
+	if (!cache_path(device, CACHE_PIPELINES, &path)) {
 		log_line(log, LAP_LOG_DEBUG, "pipeline cache: no place for it");
 	} else if (file_map(path.data, &file, &err)) {
 		log_line(log, LAP_LOG_DEBUG, "pipeline cache: %s", err.text);
@@ -123,17 +124,29 @@ static bool make_folders(char *path)
 	return true;
 }
 
+enum lap_status cache_write(
+	const char *path, const void *bytes, size_t n_bytes, struct lap_error *err)
+{
+	char *own = strdup(path); /* whose slashes are cut */
+	const bool there = own && make_folders(own);
+	free(own);
+	if (!there)
+		return fail(err, LAP_IO, "%s: its folder cannot be made", path);
+	enum lap_status status = file_write(path, bytes, n_bytes, err);
+	if (!status)
+		chmod(path, S_IRUSR | S_IWUSR);
+	return status;
+}
+
 void cache_save(const struct lap_device *device, const char *shaders, const struct log *log,
 	const void *blob, size_t n_bytes)
 {
 	struct text path = {0}, bytes = {0};
 	struct lap_error err = {.text = "no place for it"};
-	bool saved = cache_path(device, &path) && make_folders(path.data) &&
+	bool saved = cache_path(device, CACHE_PIPELINES, &path) &&
 		cache_wrap(device, shaders, blob, n_bytes, &bytes) &&
-		file_write(path.data, bytes.data, bytes.n, &err) == LAP_OK;
-	if (saved)
-		chmod(path.data, S_IRUSR | S_IWUSR);
-	else
+		cache_write(path.data, bytes.data, bytes.n, &err) == LAP_OK;
+	if (!saved)
 		log_line(log, LAP_LOG_DEBUG, "pipeline cache: not written: %s", err.text);
 	text_free(&path);
 	text_free(&bytes);

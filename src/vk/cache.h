@@ -9,9 +9,16 @@
 
 #include "base.h"
 
-/* The device's file in $XDG_CACHE_HOME/lapilli or ~/.cache/lapilli, into *path (text_free releases).
- * False when the environment names no such place. */
-bool cache_path(const struct lap_device *device, struct text *path);
+/* The device's file of a kind in $XDG_CACHE_HOME/lapilli or ~/.cache/lapilli, into *path (text_free
+ * releases).  False when the environment names no such place. */
+#define CACHE_PIPELINES "pipelines", ".bin"
+#define CACHE_TUNING    "tuning", ".txt"
+bool cache_path(
+	const struct lap_device *device, const char *kind, const char *ending, struct text *path);
+
+/* Writes a file of that folder, which is made when it is not there. */
+enum lap_status cache_write(
+	const char *path, const void *bytes, size_t n_bytes, struct lap_error *err);
 
 /* The file's bytes for a blob of the driver: header and blob appended to *out.  `shaders` is
  * spirv_hash().  False: out of memory. */

@@ -42,13 +42,18 @@ static bool fits(const struct row *r, const struct lap_device *d)
 		(!r->integer_dot || d->integer_dot) && (!r->driver || driver_is(d, r->driver));
 }
 
-void knobs_resolve(const struct lap_device *device, const struct op *op, uint32_t out[MAX_KNOBS])
+void knobs_resolve(const struct lap_device *device, struct tuning *tuning, const struct op *op,
+	uint32_t out[MAX_KNOBS])
 {
 	uint32_t n;
+	struct tuned measured = {.broken = false};
+	const struct op_class class = op_class(op);
 	const struct knob *list = kernel_knobs(op->kernel, &n);
 	memset(out, 0, MAX_KNOBS * sizeof *out);
+	if (n && tuning)
+		tuning_find(tuning, &class, &measured);
 	for (uint32_t i = 0; i < n; i++) {
-		out[i] = op->knobs[i];
+		out[i] = op->knobs[i] ? op->knobs[i] : measured.knobs[i];
 		for (size_t r = 0; r < ARRAY_COUNT(rows) && !out[i]; r++)
 			if (rows[r].kernel == op->kernel &&
 				strcmp(rows[r].knob, list[i].name) == 0 && fits(&rows[r], device))

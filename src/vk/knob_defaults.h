@@ -1,13 +1,16 @@
-/* What is known of a class of devices before anything is measured: knobs, and how weights are best read.
+/* What knobs are set to, by what was measured on this device or by its class, and how weights are best read on
+ * such devices.
  *
- * One table of knobs; what it does not name keeps the usual value of shaders/knobs.def. */
+ * One table of classes; what it does not name keeps the usual value of shaders/knobs.def. */
 #ifndef LAPILLI_VK_KNOB_DEFAULTS_H
 #define LAPILLI_VK_KNOB_DEFAULTS_H
 
-#include "knobs.h"
+#include "tuning.h"
 
-/* The values that an op runs with on the device: those that it carries, else those of the device's class. */
-void knobs_resolve(const struct lap_device *device, const struct op *op, uint32_t out[MAX_KNOBS]);
+/* The values that an op runs with on the device: those that it carries, else those that were measured
+ * (tuning may be NULL), else those of the device's class. */
+void knobs_resolve(const struct lap_device *device, struct tuning *tuning, const struct op *op,
+	uint32_t out[MAX_KNOBS]);
 
 /* Loads texels of 16 bytes faster than words of storage buffers: llvmpipe, which takes a quarter to a half of
  * the time; Adreno, whose storage buffers bypass a cache (ncnn #1694; not measured here). */

@@ -50,7 +50,7 @@ struct pipeline_key pipeline_key(const struct vk *v, const struct op *op)
 		.outputs_per_group = info->outputs_per_group,
 		.constant = op->constant,
 	};
-	knobs_resolve(&v->info, op, key.knobs);
+	knobs_resolve(&v->info, v->base.tuning, op, key.knobs);
 	if (info->per_weight && v->keeps_halves)
 		key.constant |= HALVES_KEPT;
 	bool is_matvec = op->kernel == KERNEL_matvec || op->kernel == KERNEL_expert_matvec;

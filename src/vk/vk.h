@@ -41,8 +41,9 @@ struct vk {
 	bool subgroup;     /* use the "subgroup" variants of kernels ... */
 	bool texels;       /* ... and, before them, the "texels" variants */
 	bool keeps_halves; /* unpackHalf2x16 does not flush subnormal halves */
-	bool pipeline_cache_file;
-	bool no_mapping; /* of MEMORY_DEVICE */
+	bool pipeline_cache_file, tuning_file;
+	struct tuning tuning; /* has a lock of its own */
+	bool no_mapping;      /* of MEMORY_DEVICE */
 
 	/* memory.c */
 	pthread_mutex_t memory_lock;

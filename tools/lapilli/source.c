@@ -41,6 +41,7 @@ static enum lap_status open_model(const struct options *o, struct lap_model_opti
 	options.overrides = o->override_kv.texts;
 	options.n_overrides = o->override_kv.n;
 	options.no_pipeline_cache = !o->pipeline_cache;
+	options.tune = (enum lap_tune)o->tune;
 	options.log = print_log;
 	options.progress = print_progress;
 	options.user = &load;

@@ -1,0 +1,230 @@
+/* Tuning: what it finds is kept in a file and used by the next session, values that compute wrong results are
+ * recorded and never used, and nothing of it changes a result. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "check_side.h"
+#include "command.h"
+#include "session.h"
+#include "tune.h"
+#include "vk/cache.h"
+
+static struct lap_model *open_tuning(enum lap_tune tune)
+{
+	struct lap_model *m;
+	struct lap_error err;
+	cr_assert_eq(lap_model_open(source_path("models/austen.gguf"),
+			     &(struct lap_model_options){.tune = tune}, &m, &err),
+		LAP_OK, "%s", err.text);
+	return m;
+}
+
+static struct lap_session *open_session(struct lap_model *m)
+{
+	const struct lap_session_options options = {.n_ctx = 64, .n_batch = 8};
+	struct lap_session *s;
+	struct lap_error err;
+	cr_assert_eq(lap_session_create(m, &options, &s, &err), LAP_OK, "%s", err.text);
+	return s;
+}
+
+static void close_all(struct lap_model *m, struct lap_session *s)
+{
+	lap_session_destroy(s);
+	lap_model_close(m);
+}
+
+/* ---- a driver that is wrong with some values ------------------------------------------------------ */
+
+static const struct backend_ops *whole;
+static bool damage; /* what is read next: the last plan ran matvec with 32 lanes */
+
+static enum lap_status wrong_prepare(struct backend *b, const struct plan *plan, bool profile,
+	struct runnable **runnable, struct lap_error *err)
+{
+	damage = plan->ops[0].knobs[1] == 32;
+	return whole->prepare(b, plan, profile, runnable, err);
+}
+
+static enum lap_status wrong_read(
+	struct backend *b, struct view from, void *bytes, uint64_t n_bytes, struct lap_error *err)
+{
+	enum lap_status status = whole->read(b, from, bytes, n_bytes, err);
+	if (damage && n_bytes > sizeof(struct step_header))
+		((uint8_t *)bytes)[n_bytes / 2] ^= 0x40;
+	return status;
+}
+
+struct findings {
+	struct tuned items[64];
+	uint32_t n;
+};
+
+static bool keep(void *user, const struct tuned *found)
+{
+	struct findings *f = user;
+	cr_assert_lt(f->n, ARRAY_COUNT(f->items));
+	f->items[f->n++] = *found;
+	return true;
+}
+
+/* One product of the list of cases is the plan. */
+Test(vk_tune, wrong_values_are_never_used)
+{
+	static const struct check_case c = {KERNEL_matvec, 1, .n_out = 40, .n_in = 64};
+	struct lap_error err;
+	struct findings found = {.n = 0};
+	struct backend *b, *cpu;
+	uint32_t n_found, n_broken = 0, values[MAX_KNOBS];
+	cr_assert_eq(
+		vk_open(&(struct vk_options){.no_tuning = true}, &b, &err), LAP_OK, "%s", err.text);
+	cr_assert_eq(cpu_open(&cpu, &err), LAP_OK, "%s", err.text);
+	struct side side = {.b = b, .c = &c, .weight = WEIGHT_q8_0, .err = &err};
+	struct backend_ops wrong = *b->ops;
+	side_build(&side);
+	cr_assert_eq(side.status, LAP_OK, "%s", err.text);
+	whole = b->ops;
+	wrong.prepare = wrong_prepare;
+	wrong.read = wrong_read;
+	b->ops = &wrong;
+	enum lap_status status = tune_plan(
+		b, cpu, &side.plan, &(struct tune_options){0}, keep, &found, &n_found, &err);
+	b->ops = whole;
+	cr_assert_eq(status, LAP_OK, "%s", err.text);
+	cr_assert_eq(n_found, found.n);
+	for (uint32_t i = 0; i < found.n; i++) {
+		const struct tuned *t = &found.items[i];
+		n_broken += t->broken;
+		cr_expect_eq(t->broken, t->knobs[1] == 32, "LANES=%u", t->knobs[1]);
+		cr_expect(!t->broken || t->reason[0]);
+		cr_expect(t->broken || (t->seconds > 0 && t->seconds <= t->usual_seconds));
+	}
+	cr_expect_eq(n_broken, 3, "32 lanes with OUTPUTS 1, 2 and 4: %u", n_broken);
+	cr_expect_eq(found.n, 4, "and a winner");
+	/* What the next plan runs is the winner of its class. */
+	b->ops->knobs(b, &side.plan.ops[0], values);
+	cr_expect_eq(memcmp(values, found.items[found.n - 1].knobs, sizeof values), 0);
+	side_free(&side);
+	b->ops->close(b);
+	cpu->ops->close(cpu);
+}
+
+/* ---- the file ------------------------------------------------------------------------------------- */
+
+static char *tuning_file(const struct lap_device *d)
+{
+	struct text path = {0};
+	cr_assert(cache_path(d, CACHE_TUNING, &path));
+	char *text = read_text(path.data, NULL);
+	text_free(&path);
+	return text;
+}
+
+static int32_t *generate(struct lap_session *s)
+{
+	static const int32_t prompt[] = {1, 20, 30, 40, 50, 60, 70, 80, 90, 100};
+	struct lap_error err;
+	struct lap_request r = {.prompt = prompt,
+		.n = ARRAY_COUNT(prompt),
+		.options = &(struct lap_generate_options){.n_predict = 12, .ignore_eos = true}};
+	cr_assert_eq(lap_generate_batch(s, &r, 1, &err), LAP_OK, "%s", err.text);
+	cr_assert_eq(s->timelines[0].n_past, 21);
+	int32_t *tokens = malloc(21 * sizeof *tokens);
+	cr_assert(tokens);
+	memcpy(tokens, s->timelines[0].tokens, 21 * sizeof *tokens);
+	return tokens;
+}
+
+/* The table without the findings of glu. */
+static void forget_glu(struct tuning *t)
+{
+	struct tuning copy;
+	tuning_init(&copy);
+	for (uint32_t i = 0; i < t->n; i++)
+		if (t->items[i].of.kernel != KERNEL_glu)
+			cr_assert(tuning_put(&copy, &t->items[i]));
+	cr_assert_lt(copy.n, t->n);
+	tuning_clear(t);
+	for (uint32_t i = 0; i < copy.n; i++)
+		cr_assert(tuning_put(t, &copy.items[i]));
+	tuning_free(&copy);
+}
+
+/* What the command finds is in the file; sessions use it, measure what is missing when they are told to, and
+ * compute the same. */
+Test(vk_tune, the_command_and_first_use)
+{
+	cr_assert_eq(setenv("XDG_CACHE_HOME", scratch_path("tune"), 1), 0);
+	struct result r = run("tune", "--tune", "quick", "--json");
+	json_t *rows = parse_json(&r);
+	const uint32_t n = (uint32_t)json_array_size(rows);
+	cr_expect_gt(n, 3);
+	cr_expect(json_is_string(json_object_get(json_array_get(rows, 0), "knobs")));
+	cr_expect(json_is_false(json_object_get(json_array_get(rows, 0), "broken")));
+	cr_expect(strstr(r.err, ", 0 with wrong results"), "%s", r.err);
+	json_decref(rows);
+	release(&r);
+
+	struct lap_model *m = open_tuning(LAP_TUNE_OFF);
+	struct lap_session *s = open_session(m);
+	cr_expect_eq(m->backend->tuning->n, 0, "not read");
+	int32_t *usual = generate(s);
+	char *text = tuning_file(m->backend->device);
+	cr_expect(strstr(text, "lapilli tuning 1: version " LAP_VERSION) == text, "%s", text);
+	cr_expect(strstr(text, "\nmatvec Q8_0 "), "%s", text);
+	close_all(m, s);
+
+	m = open_tuning(LAP_TUNE_AUTO);
+	cr_expect_eq(m->backend->tuning->n, n, "read");
+	forget_glu(m->backend->tuning);
+	const uint32_t n_left = m->backend->tuning->n;
+	s = open_session(m);
+	cr_expect_eq(m->backend->tuning->n, n_left, "a software device: nothing is measured");
+	close_all(m, s);
+
+	m = open_tuning(LAP_TUNE_QUICK);
+	forget_glu(m->backend->tuning);
+	s = open_session(m);
+	cr_expect_eq(m->backend->tuning->n, n);
+	int32_t *tuned = generate(s);
+	cr_expect_eq(memcmp(usual, tuned, 21 * sizeof *usual), 0, "another text");
+	close_all(m, s);
+	free(text);
+	free(usual);
+	free(tuned);
+}
+
+Test(vk_tune, files_that_are_not_used)
+{
+	static const char *const ends[] = {"x\n", "glu - 32 x 0 x 0: OUTPUTS=3\n",
+		"matvec F16 32 x 32 x 1: OUTPUTS=1 LANES=256\n"}; /* more than its shared memory */
+	cr_assert_eq(setenv("XDG_CACHE_HOME", scratch_path("tune_files"), 1), 0);
+	struct lap_error err;
+	struct backend *b;
+	struct text path = {0};
+	cr_assert_eq(vk_open(&(struct vk_options){0}, &b, &err), LAP_OK, "%s", err.text);
+	cr_assert_eq(b->ops->tuning_save(b, &err), LAP_OK, "%s", err.text);
+	cr_assert(cache_path(b->device, CACHE_TUNING, &path));
+	bool fits = knobs_fit(KERNEL_matvec, (uint32_t[]){1, 256}, b->device->max_invocations,
+		b->device->subgroup_max, b->device->max_shared_bytes);
+	char *head = tuning_file(b->device);
+	b->ops->close(b);
+	for (size_t i = 0; i < ARRAY_COUNT(ends); i++) {
+		struct text text = {0};
+		cr_assert(text_printf(&text, "%sglu - 32 x 0 x 0: OUTPUTS=2\n%s", head, ends[i]));
+		cr_assert_eq(
+			cache_write(path.data, text.data, text.n, &err), LAP_OK, "%s", err.text);
+		cr_assert_eq(vk_open(&(struct vk_options){0}, &b, &err), LAP_OK, "%s", err.text);
+		cr_expect_eq(b->tuning->n, i == 2 && fits ? 2 : 0, "%s", ends[i]);
+		b->ops->close(b);
+		text_free(&text);
+	}
+	text_free(&path);
+	free(head);
+}
+
+Test(vk_tune, mistakes)
+{
+	expect_failure(run("tune", "--tune", "off"), 2, "expected quick, full");
+	expect_failure(run("tune", "-dev", "cpu"), 2, "nothing to tune");
+}
