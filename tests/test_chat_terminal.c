@@ -153,7 +153,11 @@ static void setup(void)
 	program(), "chat", CPU, "-s", "1", "--temp", "0", "--chat-template-file", \
 		template_of(template)
 /* A fresh one; a line that is shown again has no bracketed paste before it. */
+#ifdef LAPILLI_LIBEDIT
 #define PROMPT "\033[?2004h> "
+#else
+#define PROMPT "> "
+#endif
 #define begin(t, ...)                                                  \
 	do {                                                           \
 		start_at(t, (const char *const[]){__VA_ARGS__, NULL}); \
@@ -172,6 +176,9 @@ static const char *message(const json_t *messages, size_t i)
 
 Test(chat_terminal, editing)
 {
+#ifndef LAPILLI_LIBEDIT
+	skip_test("a build without libedit");
+#endif
 	struct terminal t;
 	struct stat st;
 	struct text line = {0};
@@ -279,6 +286,9 @@ Test(chat_terminal, colors)
 /* ^Z gives the terminal back, and whoever goes on finds the line as it was. */
 Test(chat_terminal, stop)
 {
+#ifndef LAPILLI_LIBEDIT
+	skip_test("a build without libedit");
+#endif
 	struct terminal t;
 	begin(&t, CHAT(OPENS), ENDLESS);
 	type(&t, "half");

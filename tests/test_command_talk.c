@@ -44,10 +44,12 @@ Test(talk, turns)
 	cr_assert(text_printf(&expected, "%s%s%s%s", first,
 		first[strlen(first) - 1] == '\n' ? "" : "\n", answer,
 		answer[strlen(answer) - 1] == '\n' ? "" : "\n"));
-	struct result r = talk("It was\n\nand then\n/tokens\n");
+	struct result r = talk("It was\n\nand then\n/tokens\n/stats\n");
 	cr_expect_eq(r.status, 0, "%s", r.err);
 	cr_expect_str_eq(r.out, expected.data);
 	cr_expect(strstr(r.err, "of 512 tokens"), "%s", r.err);
+	/* what the first turn computed as a prompt: all of it but its last token */
+	cr_expect(strstr(r.err, "\n2 of the prompt reused"), "%s", r.err);
 	cr_expect(!strchr(r.err, '>') && !strstr(r.err, "/help"), "a prompt in a pipe: %s", r.err);
 	release(&r);
 	r = talk_with("", "-p", "It was", "-st");

@@ -275,9 +275,10 @@ struct editing *editing_open(void)
 	el_set(e->el, EL_HIST, history, e->history);
 	el_set(e->el, EL_GETCFN, read_key);
 	el_source(e->el, NULL);
-	el_set(e->el, EL_ADDFN, "lapilli-stopped", "forget the line", key_stopped);
-	el_set(e->el, EL_ADDFN, "lapilli-resumed", "show the line again", key_resumed);
-	el_set(e->el, EL_ADDFN, "lapilli-paste", "insert what is pasted", key_paste);
+	/* el_set would leave copies of these names behind. */
+	el_wset(e->el, EL_ADDFN, L"lapilli-stopped", L"forget the line", key_stopped);
+	el_wset(e->el, EL_ADDFN, L"lapilli-resumed", L"show the line again", key_resumed);
+	el_wset(e->el, EL_ADDFN, L"lapilli-paste", L"insert what is pasted", key_paste);
 	el_set(e->el, EL_BIND, "^C", "lapilli-stopped", NULL);
 	el_set(e->el, EL_BIND, "^\\", "lapilli-resumed", NULL);
 	el_set(e->el, EL_BIND, "\\e[200~", "lapilli-paste", NULL);
