@@ -88,7 +88,7 @@ static enum lap_status set(struct chat *c, const char *rest, struct lap_error *e
 
 	struct options changed;
 	struct request_options request;
-	json_t *kept = json_string(value);
+	json_t *kept = json_string_nocheck(value); /* any bytes */
 	if (!kept || json_array_append_new(c->texts, kept))
 		return fail_memory(err, "a value", strlen(value));
 	enum lap_status status = options_copy(&changed, &c->o, err);

@@ -813,7 +813,6 @@ void options_help(const struct options *o, FILE *out)
 	      "unsupported,\n6 out of memory, 7 device lost, 8 a file or the output cannot be read "
 	      "or "
 	      "written,\n130 interrupted: the first ^C ends the text and prints the statistics, "
-	      "the "
-	      "second ends at once.\n",
+	      "the second ends at once;\n143 and 129: the same by SIGTERM and SIGHUP.\n",
 		out);
 }
