@@ -3,9 +3,21 @@
 layout(local_size_x_id = LANES_ID) in;
 layout(push_constant) uniform push { read_rate_args args; };
 layout(std430, set = 0, binding = 0) writeonly buffer out_buffer { uint result[]; };
+#ifdef LP_TEXELS
+layout(set = 0, binding = TEXEL_QUADS) uniform usamplerBuffer data;
+
+uvec4 quad(uint at)
+{
+	return texelFetch(data, int(at));
+}
+#else
 layout(std430, set = 0, binding = 1) readonly buffer data_buffer { uvec4 data[]; };
 
-#define AT_ONCE 4 /* reads of a lane that do not wait for each other */
+uvec4 quad(uint at)
+{
+	return data[at];
+}
+#endif
 
 shared uint total;
 
@@ -17,10 +29,10 @@ void main()
 	uint end = min(first + OUTPUTS_PER_GROUP, args.n);
 	uint i = first + gl_LocalInvocationID.x;
 	uvec4 sum = uvec4(0);
-	for (; i + (AT_ONCE - 1) * LANES < end; i += AT_ONCE * LANES)
-		sum += (data[i] + data[i + LANES]) + (data[i + 2 * LANES] + data[i + 3 * LANES]);
+	for (; i + 3 * LANES < end; i += 4 * LANES) /* reads that do not wait for each other */
+		sum += (quad(i) + quad(i + LANES)) + (quad(i + 2 * LANES) + quad(i + 3 * LANES));
 	for (; i < end; i += LANES)
-		sum += data[i];
+		sum += quad(i);
 	if (gl_LocalInvocationID.x == 0)
 		total = 0;
 	barrier();

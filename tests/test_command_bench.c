@@ -156,6 +156,71 @@ Test(command_bench, profile)
 	release(&r);
 }
 
+/* A program of the build or a script of the tree; returns its exit status. */
+static int run_tool(const char *path, const char *const *words, const char *out)
+{
+	const char *argv[16] = {path};
+	for (size_t i = 0; words[i]; i++)
+		argv[i + 1] = words[i];
+	const int fd = open(out, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+	cr_assert_geq(fd, 0);
+	const int status = finish(start(argv, fd, fd, fd));
+	close(fd);
+	return status;
+}
+
+static const char *built(const char *name)
+{
+	static char path[512];
+	const char *command = getenv("LAPILLI_COMMAND");
+	cr_assert(command);
+	snprintf(path, sizeof path, "%.*s%s", (int)(strrchr(command, '/') + 1 - command), command,
+		name);
+	return path;
+}
+
+Test(command_bench, random_models)
+{
+	const char *model = scratch("random.gguf"), *out = scratch("out");
+	const char *words[] = {"tiny", "Q4_K", model, NULL};
+	cr_assert_eq(run_tool(built("random-model"), words, out), 0);
+	struct result r = run("bench", "-m", model, CPU, "-p", "3", "-n", "2", "-r", "1", "--json");
+	json_t *rows = parse_json(&r);
+	const double layer = 2 * 256 + 256 * 256 * 2 + 256 * 128 * 2 + 3 * 256 * 512;
+	cr_expect_eq(
+		real_at(json_array_get(rows, 0), "model_n_params"), 512 * 256 + 256 + 2 * layer);
+	json_decref(rows);
+	release(&r);
+	words[1] = "Q9_9";
+	cr_expect_eq(run_tool(built("random-model"), words, out), 2);
+}
+
+/* Slower than what stands in the file, not slower, and a file of another device. */
+Test(command_bench, gate)
+{
+	static const struct {
+		const char *row, *words;
+		int status;
+	} cases[] = {
+		{"cpu matvec F16 64x1x64 pct_arithmetic 0.01", "1 measured, 0 slower", 0},
+		{"cpu matvec F16 64x1x64 pct_arithmetic 1e6", "SLOWER", 1},
+		{"other glu - 64x1 pct_bandwidth 1", "no ratio of cpu is known", 1},
+	};
+	for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+		char row[128];
+		snprintf(row, sizeof row, "# ratios\n%s\n", cases[i].row);
+		const char *file = write_scratch("gate.txt", row, strlen(row)),
+			   *out = scratch("out");
+		const char *words[] = {
+			"-f", file, "-n", "1", "-d", "cpu", getenv("LAPILLI_COMMAND"), NULL};
+		cr_expect_eq(
+			run_tool(source_path("tools/bench-gate"), words, out), cases[i].status);
+		char *text = read_text(out, NULL);
+		cr_expect(strstr(text, cases[i].words), "%s: %s", cases[i].row, text);
+		free(text);
+	}
+}
+
 Test(command_bench, mistakes)
 {
 	expect_failure(run("bench", "--kernel", "x", CPU), 2, "expected one of: embed");

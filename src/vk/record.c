@@ -200,7 +200,9 @@ static enum lap_status write_texels(struct runnable *r, uint32_t i, const struct
 	if (!key->variant || strcmp(key->variant, "texels") != 0)
 		return LAP_OK;
 	for (uint32_t t = 0; t < N_TEXELS; t++) {
-		const struct view *view = &op->buffers[texels[t].buffer];
+		const uint32_t buffer = texels[t].buffer;
+		/* read_rate has no x: a binding needs some buffer all the same. */
+		const struct view *view = &op->buffers[op->buffers[buffer].buffer ? buffer : 1];
 		enum lap_status status = VK_CREATE(
 			v->fn.vkCreateBufferView(v->device,
 				&(VkBufferViewCreateInfo){
