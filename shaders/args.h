@@ -43,7 +43,10 @@ typedef float f32;
 /* ... and of all kernels with weights: unpackHalf2x16 of this driver keeps subnormal halves; set by the
  * backend */
 #define HALVES_KEPT 2
-/* ... and of matvec, above that bit: rows of x of a workgroup, 1 to MATVEC_COLUMNS */
+/* ... and of matvec: 1 + the activation of a gated product, 0 where it is none ... */
+#define GATED_SHIFT 4
+#define GATED_MASK  3
+/* ... and rows of x of a workgroup, 1 to MATVEC_COLUMNS */
 #define COLUMNS_SHIFT 8
 
 /* Bindings behind the storage buffers of variants that read texel buffers (LP_TEXELS): the weights as
@@ -72,6 +75,8 @@ enum kv_type {
 #define ATTN_K_SHIFT   16
 #define ATTN_V_SHIFT   18
 #define ATTN_TYPE_MASK 3
+/* ... and of rope_kv: heads are normed first */
+#define ROPE_NORMS (1 << 20)
 
 /* ---- the step ---- */
 
@@ -223,7 +228,9 @@ struct norm_args {
  * f(y) = softcap * tanh(y / softcap), or y where softcap is 0.  Bias and residual are optional.
  * buffers: out, weights [n_out][n_in], x, bias (f32[n_out]), residual
  * matvec: rows of the step per workgroup as COLUMNS_SHIFT says, each summed as it would be alone;
- * matmul: rows/group rows. */
+ * matmul: rows/group rows.
+ * A gated product (GATED_SHIFT) has weights [2 * n_out][n_in], rows of the gate, then as many of up, and
+ * out[row][o] = activation(gate x) * (up x); no bias, no residual, scale 1. */
 struct matmul_args {
 	u32 n_out, n_in;
 	u32 row_bytes; /* of a row of weights */
@@ -234,7 +241,9 @@ struct matmul_args {
 };
 
 /* Rotates q and k (RoFormer, Su et al. 2021) and stores k and v at the row's position.
- * buffers: q_out [row][n_head * head_dim], k cache, v cache, qkv, rope table, step, block table
+ * With ROPE_NORMS each head of q and k is first divided by sqrt(mean(x^2) + eps) and multiplied by its weights.
+ * buffers: q_out [row][n_head * head_dim], k cache, v cache, qkv, rope table, step, block table, norms
+ * (f32 [2][head_dim]: of q, of k)
  * rope table: f32 [pos][n_rot / 2][2], cosine and sine with every scaling in them; not read where
  * n_rot is 0.  q is then multiplied by 1 + q_scale * ln(1 + floor(pos / q_scale_ctx)) (0: not).
  * n_outputs: n_head + n_head_kv; head h < n_head is a query head, the others are KV heads. */
@@ -246,6 +255,7 @@ struct rope_kv_args {
 	u32 n_blocks;       /* entries of a sequence in the block table */
 	u32 q_scale_ctx;
 	f32 q_scale;
+	f32 eps;
 };
 
 /* Attention (Vaswani et al. 2017) with grouped query heads (Ainslie et al. 2023), causal by
@@ -299,9 +309,9 @@ struct kv_shift_args {
                                g / (1 + exp(-1.702 g)) * (u + 1) */
 
 /* out = activation(gate) * up (GLU variants, Shazeer 2020); without a gate: activation(up).
- * buffers: out, gate, up; all with one stride */
+ * buffers: out, gate, up */
 struct glu_args {
-	u32 n, stride;
+	u32 n, stride, stride_x; /* of out; of gate and up */
 	u32 activation, has_gate;
 };
 

@@ -6,6 +6,7 @@ layout(std430, set = 0, binding = 3) readonly buffer bias_buffer { float bias[];
 layout(std430, set = 0, binding = 4) readonly buffer residual_buffer { float residual[]; };
 
 #define COLUMNS (SPEC >> COLUMNS_SHIFT & 15u)
+#define GATED   (SPEC >> GATED_SHIFT & GATED_MASK)
 
 #include "matvec.glsl"
 

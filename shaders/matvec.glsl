@@ -13,9 +13,16 @@
  * The includer declares args (n_out, n_in, row_bytes) and, where there may be several rows of x, COLUMNS,
  * and defines x_begin and store. */
 #include "product.glsl"
+#include "activation.glsl"
 
 #define ROWS      4 /* of a team */
 #define TEAM_SIZE 16 /* without subgroups */
+
+/* With GATED the 4 rows are two of the gate and the two of up that belong to them: see args.h. */
+#ifndef GATED
+#define GATED 0u
+#endif
+#define TEAM_OUTPUTS (GATED != 0 ? ROWS / 2 : ROWS)
 
 /* Where a row of x begins, in vec4s. */
 uint x_begin(uint x_row);
@@ -52,7 +59,15 @@ vec4 team_sum(vec4 sums)
 }
 #endif
 
-/* This lane's share of the products of ROWS rows with x; rows beyond the last repeat it. */
+/* Row r of the ROWS for the outputs from `first` on, in bytes; rows beyond the last repeat it. */
+uint team_row(uint first_row, uint first, uint r)
+{
+	uint row = first + (GATED != 0 ? r % 2 : r);
+	row = first_row + min(row, args.n_out - 1) + (GATED != 0 ? r / 2 * args.n_out : 0);
+	return row * args.row_bytes;
+}
+
+/* This lane's share of the products of ROWS rows with x. */
 vec4 partial_sums(uint first_row, uint first, uint x_at)
 {
 	uint n_units = (args.n_in + UNIT - 1) / UNIT;
@@ -63,8 +78,7 @@ vec4 partial_sums(uint first_row, uint first, uint x_at)
 			xs[k] = x_quad(x_at + unit * 8 + k);
 		for (uint r = 0; r < ROWS; r++) {
 			vec4 w[8];
-			uint row = first_row + min(first + r, args.n_out - 1);
-			weight_decode(row * args.row_bytes, unit, w);
+			weight_decode(team_row(first_row, first, r), unit, w);
 #ifdef WEIGHT_HAS_TAIL
 			unit_mask(w, unit, args.n_in);
 #endif
@@ -130,8 +144,7 @@ void partial_columns(uint first_row, uint first, uint x_row, uint x_end)
 	for (uint unit = lane; unit < n_units; unit += n_lanes) {
 		vec4 w[ROWS][8];
 		for (uint r = 0; r < ROWS; r++) {
-			uint row = first_row + min(first + r, args.n_out - 1);
-			weight_decode(row * args.row_bytes, unit, w[r]);
+			weight_decode(team_row(first_row, first, r), unit, w[r]);
 #ifdef WEIGHT_HAS_TAIL
 			unit_mask(w[r], unit, args.n_in);
 #endif
@@ -157,8 +170,12 @@ void partial_columns(uint first_row, uint first, uint x_row, uint x_end)
 /* Takes this team's sums for one row of x. */
 void team_store(uint first, uint end, uint x_row, vec4 sums)
 {
-	if (lane < ROWS && first + lane < end)
-		store(first + lane, x_row, sums[lane]);
+	if (lane >= TEAM_OUTPUTS || first + lane >= end)
+		return;
+	float sum = sums[lane];
+	if (GATED != 0)
+		sum = gated(GATED - 1, sum, sums[lane % 2 + 2]);
+	store(first + lane, x_row, sum);
 }
 
 /* This workgroup's outputs, for rows x_row .. x_end - 1 of x, of the matrix whose rows begin at first_row of
@@ -168,8 +185,8 @@ void matvec(uint first_row, uint x_row, uint x_end)
 	uint first = flat_group() * OUTPUTS_PER_GROUP;
 	uint end = min(first + OUTPUTS_PER_GROUP, args.n_out);
 	/* The passes are the same for all teams: there may be barriers in them. */
-	for (uint pass = first; pass < end; pass += ROWS * n_teams) {
-		uint out_row = pass + ROWS * team;
+	for (uint pass = first; pass < end; pass += TEAM_OUTPUTS * n_teams) {
+		uint out_row = pass + TEAM_OUTPUTS * team;
 		if (COLUMNS == 1) {
 			vec4 sums = partial_sums(first_row, out_row, x_begin(x_row));
 			team_store(out_row, end, x_row, team_sum(sums));

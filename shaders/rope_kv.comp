@@ -1,4 +1,4 @@
-/* rope_kv: rotates q into q_out and k into the cache, copies v into the cache.  One workgroup for a
+/* rope_kv: norms and rotates q into q_out and k into the cache, copies v into the cache.  One workgroup for a
  * head of a row; heads from n_head on are KV heads. */
 #define LANES 32
 layout(local_size_x = LANES) in;
@@ -10,19 +10,44 @@ layout(std430, set = 0, binding = 5) readonly buffer step_buffer {
 	step_header step_head;
 	step_row step_rows[];
 };
+layout(std430, set = 0, binding = 7) readonly buffer norm_buffer { float norms[]; };
 #define KV_WRITE      1
 #define TABLE_BINDING 6
 #include "kv.glsl"
 
-/* Element i, after rotation, of the head that begins at `at`. */
-float rotated(uint at, uint i, uint pos)
+#define REDUCE_TYPE float
+#include "reduce.glsl"
+
+#define HAS_NORMS ((SPEC & ROPE_NORMS) != 0)
+
+float norm_factor = 1; /* of the head */
+
+void norm_begin(uint at, uint lane)
 {
-	float a = qkv[at + i];
+	if (!HAS_NORMS)
+		return;
+	float sum = 0;
+	for (uint i = lane; i < HEAD_DIM; i += LANES)
+		sum += qkv[at + i] * qkv[at + i];
+	norm_factor = 1 / sqrt(group_sum(sum) / float(HEAD_DIM) + args.eps);
+}
+
+/* Element i of the head that begins at `at`, of q (0) or of k (1). */
+float element(uint which, uint at, uint i)
+{
+	float x = qkv[at + i];
+	return HAS_NORMS ? x * norm_factor * norms[which * HEAD_DIM + i] : x;
+}
+
+/* The same after rotation. */
+float rotated(uint which, uint at, uint i, uint pos)
+{
+	float a = element(which, at, i);
 	if (i >= args.n_rot)
 		return a;
 	uint n = args.n_rot / 2;
 	bool first = args.neox != 0 ? i < n : i % 2 == 0;
-	float b = qkv[at + (args.neox != 0 ? (first ? i + n : i - n) : i ^ 1u)];
+	float b = element(which, at, args.neox != 0 ? (first ? i + n : i - n) : i ^ 1u);
 	vec2 turn = rope_table[pos * n + (args.neox != 0 ? i % n : i / 2)];
 	return first ? a * turn.x - b * turn.y : b * turn.y + a * turn.x;
 }
@@ -42,15 +67,17 @@ void main()
 	if (h < args.n_head) {
 		uint to = row * args.stride_q + h * HEAD_DIM;
 		float factor = q_factor(r.pos);
+		norm_begin(from + h * HEAD_DIM, lane);
 		for (uint i = lane; i < HEAD_DIM; i += LANES)
-			q_out[to + i] = rotated(from + h * HEAD_DIM, i, r.pos) * factor;
+			q_out[to + i] = rotated(0, from + h * HEAD_DIM, i, r.pos) * factor;
 		return;
 	}
 	uint head_kv = h - args.n_head;
 	uint k_at = from + args.k_offset + head_kv * HEAD_DIM;
 	uint v_at = from + args.v_offset + head_kv * HEAD_DIM;
+	norm_begin(k_at, lane);
 	for (uint i = lane; i < HEAD_DIM; i += LANES) {
-		head[IS_K][i] = rotated(k_at, i, r.pos);
+		head[IS_K][i] = rotated(1, k_at, i, r.pos);
 		head[IS_V][i] = qkv[v_at + i];
 	}
 	barrier();

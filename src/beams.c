@@ -146,8 +146,8 @@ static enum lap_status prefill(struct search *x, struct lap_generation *r, struc
 	struct lap_session *s = x->s;
 	struct timeline *t = &s->timelines[x->seq[0]];
 	r->n_reused = t->n_past;
-	enum lap_status status = session_prefill(
-		s, t, x->prompt + t->n_past, x->n_prompt - 1 - t->n_past, err);
+	enum lap_status status =
+		session_prefill(s, t, x->prompt + t->n_past, x->n_prompt - 1 - t->n_past, err);
 	r->prefill_seconds = clock_seconds() - x->started;
 	return status;
 }

@@ -55,6 +55,12 @@ static const struct check_case cases[] = {
 		.flags = SMALL | BIAS | RESIDUAL | SCALE | SOFTCAP | ONLY_F32},
 	{KERNEL_matvec, 2, .n_out = 70, .n_in = 64, .flags = SOFTCAP | ONLY_F32},
 
+	{KERNEL_matvec, 1, .n_out = 5, .n_in = 96, .activation = ACTIVATION_SILU,
+		.flags = SMALL | GATED},
+	{KERNEL_matvec, 9, .n_out = 35, .n_in = 160, .activation = ACTIVATION_GELU, .flags = GATED},
+	{KERNEL_matvec, 3, .n_out = 1, .n_in = 33, .activation = ACTIVATION_SWIGLU,
+		.flags = SMALL | GATED | ONLY_F32},
+
 	{KERNEL_matmul, 1, .n_out = 1, .n_in = 1, .flags = SMALL},
 	{KERNEL_matmul, 2, .n_out = 3, .n_in = 31, .flags = BIAS},
 	{KERNEL_matmul, 7, .n_out = 31, .n_in = 33, .flags = SMALL | RESIDUAL},
@@ -100,6 +106,10 @@ static const struct check_case cases[] = {
 		.k = KV_F32, .v = KV_Q4_0},
 	{KERNEL_rope_kv, 6, .n_head = 5, .n_head_kv = 1, .head_dim = 48, .n_rot = 48, .pos = 4000,
 		.k = KV_F16, .v = KV_F32, .flags = SMALL | SCALE},
+	{KERNEL_rope_kv, 3, .n_head = 3, .n_head_kv = 1, .head_dim = 80, .n_rot = 40, .pos = 31,
+		.k = KV_F32, .v = KV_F16, .flags = SMALL | NEOX | HEAD_NORMS},
+	{KERNEL_rope_kv, 2, .n_head = 4, .n_head_kv = 2, .head_dim = 256, .n_rot = 0, .pos = 9,
+		.k = KV_F16, .v = KV_F16, .flags = HEAD_NORMS},
 
 	{KERNEL_attn_decode, 1, .n_head = 1, .n_head_kv = 1, .head_dim = 2, .k = KV_F32,
 		.v = KV_F32, .flags = SMALL},
@@ -433,7 +443,8 @@ void check_case_name(uint32_t i, char *name, size_t n_bytes)
 	} flags[] = {{BIAS, "bias"}, {RESIDUAL, "residual"}, {NEOX, "neox"}, {SCALE, "scale"},
 		{SOFTCAP, "softcap"}, {SINKS, "sinks"}, {UNGATED, "no gate"},
 		{BY_POS, "by position"}, {X_PER_SLOT, "x per slot"}, {OVER_ALL, "over all"},
-		{SHARED, "shared"}, {SHARED_GATE, "shared gate"}};
+		{SHARED, "shared"}, {SHARED_GATE, "shared gate"}, {GATED, "gated"},
+		{HEAD_NORMS, "norms"}};
 	static const char *const activations[] = {[ACTIVATION_SILU] = "silu",
 		[ACTIVATION_GELU] = "gelu",
 		[ACTIVATION_SWIGLU] = "swiglu"};
@@ -454,7 +465,7 @@ void check_case_name(uint32_t i, char *name, size_t n_bytes)
 		text_printf(&t, " rot %u", c->n_rot);
 	if (has_cache(c))
 		text_printf(&t, " %s/%s", kv_names[c->k], kv_names[c->v]);
-	if (c->kernel == KERNEL_glu)
+	if (c->kernel == KERNEL_glu || c->flags & GATED)
 		text_printf(&t, " %s", activations[c->activation]);
 	if (c->n_segments)
 		text_printf(&t, " in %u", c->n_segments);
@@ -545,7 +556,8 @@ static void build_matmul(struct side *s, const struct step_row *rows)
 	struct rows out =
 		output_rows(s, c->n_out, is_float ? CHECK_LIMIT_FLOAT : CHECK_LIMIT_QUANTISED);
 	struct rows x = input_rows(s, case_columns(c, s->weight), 1);
-	struct weights w = input_weights(s, s->weight, c->n_out, x.n, c->chunk, s->chunks);
+	struct weights w = input_weights(
+		s, s->weight, c->flags & GATED ? 2 * c->n_out : c->n_out, x.n, c->chunk, s->chunks);
 	if (c->flags & BIAS)
 		bias = input_weights(s, WEIGHT_f32, 1, c->n_out, 0, &bias_chunk);
 	if (c->flags & RESIDUAL)
@@ -556,8 +568,9 @@ static void build_matmul(struct side *s, const struct step_row *rows)
 			(struct epilogue){
 				.bias = &bias,
 				.residual = residual,
-				.scale = c->flags & SCALE ? 0.125f : 1,
+				.scale = c->flags & SCALE ? 0.125f : 0,
 				.softcap = c->flags & SOFTCAP ? 3.0f : 0,
+				.gated = c->flags & GATED ? 1 + c->activation : 0,
 			});
 }
 
@@ -619,7 +632,10 @@ static void build_rope_kv(struct side *s, const struct step_row *rows)
 	kv.v = side_output(s, kv_bytes(c->v, n), cache_form(c->v),
 		c->v <= KV_F32 ? LIMIT_EXACT : CHECK_LIMIT_QUANTISED);
 	struct rows qkv = input_rows(s, v_at + n_k, 4);
-	struct view table = input_turns(s, n_kv, 1);
+	struct view table = input_turns(s, n_kv, 1), norm_chunk;
+	struct weights norms = {0};
+	if (c->flags & HEAD_NORMS)
+		norms = input_weights(s, WEIGHT_f32, 1, 2 * c->head_dim, 0, &norm_chunk);
 	input_step(s, rows, n_kv);
 	if (!s->status)
 		plan_rope_kv(&s->plan, q, &kv, &shape, qkv, k_at, v_at,
@@ -629,6 +645,8 @@ static void build_rope_kv(struct side *s, const struct step_row *rows)
 				.neox = c->flags & NEOX,
 				.q_scale = c->flags & SCALE ? 0.25f : 0,
 				.q_scale_ctx = 16,
+				.norms = &norms,
+				.eps = 1e-5f,
 			});
 }
 

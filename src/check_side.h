@@ -47,6 +47,8 @@ enum {
 	OVER_ALL = 4096,   /* softmax over all experts */
 	SHARED = 8192,
 	SHARED_GATE = 16384,
+	GATED = 32768,     /* a product */
+	HEAD_NORMS = 65536 /* of q and k */
 };
 
 /* WORDS: every bit counts.  RESULT: struct sample_result, words but for the log-probability.  ROUTE: struct expert_route and struct

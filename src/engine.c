@@ -135,91 +135,174 @@ static uint32_t rows_per_chunk(const struct tensor *t, uint64_t row_bytes, uint6
 	return (uint32_t)((max_bytes - WEIGHT_PAD) / row_bytes / unit * unit);
 }
 
-static enum lap_status upload_chunk(struct upload *u, const char *name, const uint8_t *bytes,
+/* What is uploaded as one: a tensor, or the parts of a merged one. */
+struct source {
+	const char *name;
+	const struct tensor *parts[3]; /* they end at the first that is NULL or has no data */
+};
+
+static struct source source_of(const struct tensor *t)
+{
+	return (struct source){t->name, {t}};
+}
+
+static const struct tensor *source_part(const struct source *s, size_t i)
+{
+	return i < ARRAY_COUNT(s->parts) && s->parts[i] && s->parts[i]->data ? s->parts[i] : NULL;
+}
+
+/* All parts as one tensor, which has no bytes of its own. */
+static struct tensor source_shape(const struct source *s)
+{
+	struct tensor t = *s->parts[0];
+	const struct tensor *part;
+	for (size_t i = 1; (part = source_part(s, i)); i++) {
+		t.n_rows += t.n_rows > 1 ? part->n_rows : 0; /* of vectors the row gets longer */
+		t.n_cols += t.n_rows > 1 ? 0 : part->n_cols;
+		t.n_bytes += part->n_bytes;
+	}
+	return t;
+}
+
+/* Bytes first .. first + n_bytes - 1 of all parts, to the view. */
+static enum lap_status write_source(struct upload *u, const struct source *s, uint64_t first,
+	uint64_t n_bytes, struct view view, struct lap_error *err)
+{
+	struct backend *b = u->m->backend;
+	enum lap_status status = LAP_OK;
+	const struct tensor *part;
+	for (size_t i = 0; !status && n_bytes && (part = source_part(s, i)); i++) {
+		if (first >= part->n_bytes) {
+			first -= part->n_bytes;
+			continue;
+		}
+		uint64_t n = part->n_bytes - first < n_bytes ? part->n_bytes - first : n_bytes;
+		status = b->ops->write(b, view, part->data + first, n, err);
+		view.offset += n;
+		view.n_bytes -= n;
+		n_bytes -= n;
+		first = 0;
+	}
+	return status;
+}
+
+static enum lap_status upload_chunk(struct upload *u, const struct source *s, uint64_t first,
 	uint64_t n_bytes, struct view *view, struct lap_error *err)
 {
 	struct backend *b = u->m->backend;
 	struct buffer *buffer = NULL;
+	const uint8_t *bytes = s->parts[0]->data + first;
 	bool aligned = (uintptr_t)bytes % sizeof(float) == 0;
-	if (aligned)
+	if (aligned && !source_part(s, 1))
 		buffer = b->ops->buffer_import(b, bytes, n_bytes);
 	*view = (struct view){buffer, 0, n_bytes};
 	enum lap_status status = LAP_OK;
 	if (!buffer) {
 		status = b->ops->buffer_create(
-			b, n_bytes + WEIGHT_PAD, MEMORY_DEVICE, name, &buffer, err);
+			b, n_bytes + WEIGHT_PAD, MEMORY_DEVICE, s->name, &buffer, err);
 		*view = (struct view){buffer, 0, n_bytes + WEIGHT_PAD};
 		if (!status)
-			status = b->ops->write(b, *view, bytes, n_bytes, err);
+			status = write_source(u, s, first, n_bytes, *view, err);
 	}
 	if (buffer && !keep_buffer(u->m, buffer)) {
 		b->ops->buffer_destroy(b, buffer);
-		return fail_memory(err, name, sizeof(buffer));
+		return fail_memory(err, s->name, sizeof(buffer));
 	}
 	return status ? status : progress_add(u->progress, n_bytes, err);
 }
 
-static enum lap_status upload_tensor(
-	void *user, const struct tensor *t, struct weights *w, struct lap_error *err)
+static enum lap_status upload_source(
+	void *user, const struct source *s, struct weights *w, struct lap_error *err)
 {
 	struct upload *u = user;
-	if (!t->data)
-		return LAP_OK;
-	uint64_t row_bytes = t->n_bytes / t->n_rows, max_bytes = u->m->backend->max_buffer_bytes;
-	uint32_t per_chunk = rows_per_chunk(t, row_bytes, max_bytes);
+	const struct tensor t = source_shape(s);
+	uint64_t row_bytes = t.n_bytes / t.n_rows, max_bytes = u->m->backend->max_buffer_bytes;
+	uint32_t per_chunk = rows_per_chunk(&t, row_bytes, max_bytes);
 	if (per_chunk == 0)
 		return fail(err, LAP_NO_MEMORY,
 			"%s: %u rows of %llu bytes do not fit in the %llu bytes that %s can bind "
 			"at "
 			"once",
-			t->name, (unsigned)chunk_unit(t), (unsigned long long)row_bytes,
+			s->name, (unsigned)chunk_unit(&t), (unsigned long long)row_bytes,
 			(unsigned long long)max_bytes, u->m->backend->name);
 	*w = (struct weights){
-		.name = t->name,
-		.weight = t->weight,
-		.n_rows = t->n_rows,
-		.n_cols = t->n_cols,
-		.n_experts = t->n_experts,
+		.name = s->name,
+		.weight = t.weight,
+		.n_rows = t.n_rows,
+		.n_cols = t.n_cols,
+		.n_experts = t.n_experts,
 		.rows_per_chunk = per_chunk,
-		.n_chunks = (t->n_rows - 1) / per_chunk + 1,
+		.n_chunks = (t.n_rows - 1) / per_chunk + 1,
 	};
 	w->chunks = array_alloc(w->n_chunks, sizeof(*w->chunks));
 	if (!w->chunks)
-		return fail_memory(err, t->name, w->n_chunks * sizeof(*w->chunks));
+		return fail_memory(err, s->name, w->n_chunks * sizeof(*w->chunks));
 	for (uint32_t i = 0; i < w->n_chunks; i++) {
 		uint64_t first = (uint64_t)i * per_chunk * row_bytes;
 		uint64_t n_bytes = per_chunk * row_bytes;
-		if (n_bytes > t->n_bytes - first)
-			n_bytes = t->n_bytes - first;
-		enum lap_status status =
-			upload_chunk(u, t->name, t->data + first, n_bytes, &w->chunks[i], err);
+		if (n_bytes > t.n_bytes - first)
+			n_bytes = t.n_bytes - first;
+		enum lap_status status = upload_chunk(u, s, first, n_bytes, &w->chunks[i], err);
 		if (status)
 			return status;
 	}
 	return LAP_OK;
 }
 
-/* Hands every tensor that a step reads to `fn`, with its place in *w where that is wanted; not LAP_OK
- * stops. */
+/* Hands everything that a step reads to `fn`, with its place in *w where that is wanted; not LAP_OK stops. */
 typedef enum lap_status weight_fn(
-	void *user, const struct tensor *t, struct weights *w, struct lap_error *err);
+	void *user, const struct source *s, struct weights *w, struct lap_error *err);
 
-static enum lap_status each_weight(const struct model *model, struct model_weights *w,
+static bool in_merged(
+	const struct layer *l, const bool merges[N_MERGED], const struct tensor *tensor)
+{
+	for (enum merged i = 0; i < N_MERGED; i++) {
+		const struct merged_parts m = merged_parts(l, i);
+		for (size_t part = 0; merges[i] && part < ARRAY_COUNT(m.parts); part++)
+			if (m.parts[part] == tensor)
+				return true;
+	}
+	return false;
+}
+
+static enum lap_status each_layer_weight(const struct model *model, const struct layer *from,
+	struct layer_weights *to, bool copies, weight_fn *fn, void *user, struct lap_error *err)
+{
+	bool merges[N_MERGED];
+	for (enum merged i = 0; i < N_MERGED; i++)
+		merges[i] = layer_merges(model, from, i, copies);
+	enum lap_status status = LAP_OK;
+#define LAYER_TENSOR(field, name, n_rows, n_cols, needed)                            \
+	if (!status && from->field.data && !in_merged(from, merges, &from->field)) { \
+		const struct source source = source_of(&from->field);                \
+		status = fn(user, &source, to ? &to->field : NULL, err);             \
+	}
+#define MERGED(field, a, b, c)                                                               \
+	if (!status && merges[MERGED_##field]) {                                             \
+		const struct merged_parts m = merged_parts(from, MERGED_##field);            \
+		const struct source source = {m.name, {m.parts[0], m.parts[1], m.parts[2]}}; \
+		status = fn(user, &source, to ? &to->field : NULL, err);                     \
+	}
+#include "model.def"
+	return status;
+}
+
+static enum lap_status each_weight(const struct lap_model *m, struct model_weights *w,
 	weight_fn *fn, void *user, struct lap_error *err)
 {
+	const struct model *model = m->model;
+	const bool copies = m->backend && m->backend->device;
 	enum lap_status status = LAP_OK;
-#define TENSOR(field, name, n_rows, n_cols, needed)                              \
-	if (!status && !(&model->field == &model->output && model->tied_output)) \
-		status = fn(user, &model->field, w ? &w->field : NULL, err);
-#include "model.def"
-	for (uint32_t il = 0; il < model->h.n_layer; il++) {
-		const struct layer *from = &model->layers[il];
-		struct layer_weights *to = w ? &w->layers[il] : NULL;
-#define LAYER_TENSOR(field, name, n_rows, n_cols, needed) \
-	if (!status)                                      \
-		status = fn(user, &from->field, to ? &to->field : NULL, err);
-#include "model.def"
+#define TENSOR(field, name, n_rows, n_cols, needed)                         \
+	if (!status && model->field.data &&                                 \
+		!(&model->field == &model->output && model->tied_output)) { \
+		const struct source source = source_of(&model->field);      \
+		status = fn(user, &source, w ? &w->field : NULL, err);      \
 	}
+#include "model.def"
+	for (uint32_t il = 0; il < model->h.n_layer && !status; il++)
+		status = each_layer_weight(model, &model->layers[il], w ? &w->layers[il] : NULL,
+			copies, fn, user, err);
 	return status;
 }
 
@@ -231,25 +314,24 @@ static enum lap_status upload_weights(
 	m->weights.layers = array_alloc(model->h.n_layer, sizeof(*m->weights.layers));
 	if (!m->weights.layers)
 		return fail_memory(err, "the list of layers", model->h.n_layer);
-	enum lap_status status = each_weight(model, &m->weights, upload_tensor, &u, err);
+	enum lap_status status = each_weight(m, &m->weights, upload_source, &u, err);
 	if (!status && model->tied_output)
 		m->weights.output = m->weights.token_embd;
 	return status;
 }
 
 static enum lap_status add_bytes(
-	void *user, const struct tensor *t, struct weights *w, struct lap_error *err)
+	void *user, const struct source *s, struct weights *w, struct lap_error *err)
 {
 	(void)w, (void)err;
-	if (t->data)
-		*(uint64_t *)user += t->n_bytes + WEIGHT_PAD;
+	*(uint64_t *)user += source_shape(s).n_bytes + WEIGHT_PAD;
 	return LAP_OK;
 }
 
 uint64_t engine_weight_bytes(const struct lap_model *m)
 {
 	uint64_t n_bytes = 0;
-	each_weight(m->model, NULL, add_bytes, &n_bytes, NULL);
+	each_weight(m, NULL, add_bytes, &n_bytes, NULL);
 	return n_bytes;
 }
 
@@ -294,6 +376,7 @@ static void free_weights(struct lap_model *m)
 		for (uint32_t il = 0; il < m->model->h.n_layer; il++) {
 			struct layer_weights *l = &m->weights.layers[il];
 #define LAYER_TENSOR(field, name, n_rows, n_cols, needed) free(l->field.chunks);
+#define MERGED(field, a, b, c)                            free(l->field.chunks);
 #include "model.def"
 		}
 	free(m->weights.layers);

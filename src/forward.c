@@ -24,6 +24,60 @@ struct qkv_layout qkv_layout(const struct hparams *h)
 	return l;
 }
 
+struct merged_parts merged_parts(const struct layer *l, enum merged which)
+{
+	switch (which) {
+#define MERGED(field, a, b, c) \
+	case MERGED_##field:   \
+		return (struct merged_parts){#field, {&l->a, &l->b, &l->c}};
+#include "model.def"
+	case N_MERGED:
+		break;
+	}
+	assert(false);
+	return (struct merged_parts){NULL, {&l->none, &l->none, &l->none}};
+}
+
+/* Matrices of one format whose outputs begin where a buffer may be bound: one product computes them all. */
+static bool same_product(const struct merged_parts *p)
+{
+	const struct tensor *first = p->parts[0];
+	for (size_t i = 0; i < ARRAY_COUNT(p->parts) && p->parts[i]->data; i++)
+		if (p->parts[i]->weight != first->weight || p->parts[i]->n_cols != first->n_cols ||
+			p->parts[i]->n_rows % ROW_ALIGN)
+			return false;
+	return first->data != NULL;
+}
+
+/* Norms of each head, which rope_kv computes; wider ones are ops of their own. */
+static bool has_head_norms(const struct arch *arch)
+{
+	return (arch->flags & ARCH_QK_NORM) && !(arch->flags & ARCH_QK_NORM_WIDE) &&
+		arch->norm == ARCH_NORM_RMS;
+}
+
+bool layer_merges(const struct model *m, const struct layer *l, enum merged which, bool copies)
+{
+	const struct merged_parts parts = merged_parts(l, which);
+	const int n_bias = (l->attn_q_bias.data != NULL) + (l->attn_k_bias.data != NULL) +
+		(l->attn_v_bias.data != NULL);
+	const bool wide_norms = (m->arch->flags & ARCH_QK_NORM) && !has_head_norms(m->arch);
+	switch (which) {
+	case MERGED_attn_qkv:
+		return copies && same_product(&parts) && n_bias % 3 == 0 && !wide_norms;
+	case MERGED_attn_qkv_bias:
+		return n_bias == 3 && layer_merges(m, l, MERGED_attn_qkv, copies);
+	case MERGED_attn_qk_norm:
+		return has_head_norms(m->arch) && l->attn_q_norm.data;
+	case MERGED_ffn_gate_up:
+		return copies && l->ffn_gate.data && same_product(&parts) &&
+			!l->ffn_gate_bias.data && !l->ffn_up_bias.data;
+	case N_MERGED:
+		break;
+	}
+	return false;
+}
+
 static bool has_dense(const struct model *m)
 {
 	for (uint32_t il = 0; il < m->h.n_layer; il++)
@@ -48,13 +102,12 @@ void activations_shape(
 		{&a->x, h->n_embd, 1, "x"},
 		{&a->mid, h->n_embd, 1, "mid"},
 		{&a->norm, h->n_embd, 1, "norm"},
-		{&a->raw, flags & ARCH_QK_NORM ? n_qkv : 0, 1, "raw"},
+		{&a->raw, flags & ARCH_QK_NORM && !has_head_norms(m->arch) ? n_qkv : 0, 1, "raw"},
 		{&a->qkv, n_qkv, 1, "qkv"},
 		{&a->q, n_q(h), 1, "q"},
 		{&a->attn, n_q(h), 1, "attn"},
 		{&a->proj, flags & ARCH_POST_NORM ? h->n_embd : 0, 1, "proj"},
-		{&a->gate, flags & ARCH_UNGATED ? 0 : n_ff, 1, "gate"},
-		{&a->up, n_ff, 1, "up"},
+		{&a->gate_up, flags & ARCH_UNGATED ? n_ff : ROW_STRIDE(n_ff) + n_ff, 1, "gate_up"},
 		{&a->ff, n_ff, 1, "ff"},
 		{&a->router, h->n_expert, 1, "router"},
 		{&a->gate_exps, n_ff_exps, n_used, "gate_exps"},
@@ -126,6 +179,8 @@ static struct rope rope_of(const struct pass *f)
 		.neox = f->m->arch->rope == ARCH_ROPE_NEOX,
 		.q_scale = f->h->q_scale,
 		.q_scale_ctx = f->h->q_scale_ctx,
+		.norms = &f->l->attn_qk_norm,
+		.eps = f->h->rms_eps,
 	};
 }
 
@@ -138,18 +193,23 @@ static void attention(const struct pass *f, struct rows x)
 	const struct qkv_layout at = qkv_layout(h);
 	const struct kv_shape *shape = shape_of(f);
 	const struct kv_layer *cache = &f->kv->layers[f->layer->kv_layer];
-	const bool qk_norm = l->attn_q_norm.n_rows != 0;
+	const bool wide_norms = l->attn_q_norm.n_rows != 0;
 	const struct rows q = part(a->qkv, 0, n_q(h)), k = part(a->qkv, at.k, n_kv(h));
 	const struct rows v = part(a->qkv, at.v, n_kv(h));
 	const struct rope rope = rope_of(f);
 
 	/* queries, keys, values */
-	plan_matmul(f->p, qk_norm ? part(a->raw, 0, n_q(h)) : q, &l->attn_q, x,
-		(struct epilogue){.bias = &l->attn_q_bias});
-	plan_matmul(f->p, qk_norm ? part(a->raw, at.k, n_kv(h)) : k, &l->attn_k, x,
-		(struct epilogue){.bias = &l->attn_k_bias});
-	plan_matmul(f->p, v, &l->attn_v, x, (struct epilogue){.bias = &l->attn_v_bias});
-	if (qk_norm) {
+	if (l->attn_qkv.n_rows)
+		plan_matmul(f->p, a->qkv, &l->attn_qkv, x,
+			(struct epilogue){.bias = &l->attn_qkv_bias});
+	else {
+		plan_matmul(f->p, wide_norms ? part(a->raw, 0, n_q(h)) : q, &l->attn_q, x,
+			(struct epilogue){.bias = &l->attn_q_bias});
+		plan_matmul(f->p, wide_norms ? part(a->raw, at.k, n_kv(h)) : k, &l->attn_k, x,
+			(struct epilogue){.bias = &l->attn_k_bias});
+		plan_matmul(f->p, v, &l->attn_v, x, (struct epilogue){.bias = &l->attn_v_bias});
+	}
+	if (wide_norms) {
 		norm(f, q, part(a->raw, 0, n_q(h)), &l->attn_q_norm, NULL, none);
 		norm(f, k, part(a->raw, at.k, n_kv(h)), &l->attn_k_norm, NULL, none);
 	}
@@ -183,11 +243,22 @@ static void dense(const struct pass *f, struct rows out, struct rows x, struct e
 {
 	const struct activations *a = f->a;
 	const struct layer_weights *l = f->l;
-	if (a->gate.n)
-		plan_matmul(f->p, a->gate, &l->ffn_gate, x,
-			(struct epilogue){.bias = &l->ffn_gate_bias});
-	plan_matmul(f->p, a->up, &l->ffn_up, x, (struct epilogue){.bias = &l->ffn_up_bias});
-	plan_glu(f->p, a->ff, a->gate, a->up, (uint32_t)f->m->arch->activation, 1);
+	const uint32_t activation = (uint32_t)f->m->arch->activation;
+	const bool ungated = flag(f, ARCH_UNGATED);
+	const struct rows gate = ungated ? none : part(a->gate_up, 0, a->ff.n);
+	const struct rows up = part(a->gate_up, ungated ? 0 : a->ff.stride, a->ff.n);
+	const bool one_op = f->p->role == ROLE_DECODE && l->ffn_gate_up.n_chunks == 1;
+	if (l->ffn_gate_up.n_rows)
+		plan_matmul(f->p, one_op ? a->ff : a->gate_up, &l->ffn_gate_up, x,
+			(struct epilogue){.gated = one_op ? 1 + activation : 0});
+	else {
+		if (gate.n)
+			plan_matmul(f->p, gate, &l->ffn_gate, x,
+				(struct epilogue){.bias = &l->ffn_gate_bias});
+		plan_matmul(f->p, up, &l->ffn_up, x, (struct epilogue){.bias = &l->ffn_up_bias});
+	}
+	if (!one_op)
+		plan_glu(f->p, a->ff, gate, up, activation, 1);
 	e.bias = &l->ffn_down_bias;
 	plan_matmul(f->p, out, &l->ffn_down, a->ff, e);
 }

@@ -6,11 +6,31 @@
 #include "model.h"
 #include "plan.h"
 
-/* The weights where the backend holds them: one field per tensor of model.def. */
+/* The weights where the backend holds them: one field per tensor of model.def, and one per MERGED row, which
+ * stands in place of its parts where the rule of the row allows (layer_merges). */
 struct layer_weights {
 #define LAYER_TENSOR(field, name, n_rows, n_cols, needed) struct weights field;
+#define MERGED(field, a, b, c)                            struct weights field;
 #include "model.def"
 };
+
+enum merged {
+#define MERGED(field, a, b, c) MERGED_##field,
+#include "model.def"
+	N_MERGED
+};
+
+/* The parts of a merged tensor in a layer, in order; they end at the first without data. */
+struct merged_parts {
+	const char *name;
+	const struct tensor *parts[3];
+};
+
+struct merged_parts merged_parts(const struct layer *l, enum merged which);
+
+/* Whether the layer has it in place of its parts.  copies: weights are copied to where they are used, so that
+ * merging costs nothing; small ones are merged anyway. */
+bool layer_merges(const struct model *m, const struct layer *l, enum merged which, bool copies);
 
 struct model_weights {
 	struct layer_weights *layers; /* [n_layer] */
@@ -24,10 +44,10 @@ struct activations {
 	struct rows x,
 		mid; /* residual stream: at the start of a layer, between attention and FFN */
 	struct rows norm;
-	struct rows raw, qkv; /* raw: q and k before their norms */
+	struct rows raw, qkv; /* raw: q and k before norms over their whole width */
 	struct rows q, attn;
-	struct rows proj; /* what attention or FFN give, before post norms */
-	struct rows gate, up, ff;
+	struct rows proj;        /* what attention or FFN give, before post norms */
+	struct rows gate_up, ff; /* gate_up: the gate, where there is one, then up */
 	struct rows router, gate_exps, up_exps, ff_exps, down_exps;
 	struct rows gate_shexp, up_shexp, ff_shexp, shared, shared_gate;
 	struct rows logits;

@@ -66,6 +66,7 @@ struct layer {
 	bool experts;    /* its FFN is a mixture of experts */
 #define LAYER_TENSOR(field, name, n_rows, n_cols, needed) struct tensor field;
 #include "model.def"
+	struct tensor none; /* no tensor: ends the shorter lists of MERGED rows */
 };
 
 struct model {

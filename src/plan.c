@@ -166,20 +166,25 @@ void plan_norm(struct plan *p, enum norm norm, struct rows out, struct rows x,
 void plan_matmul(
 	struct plan *p, struct rows out, const struct weights *w, struct rows x, struct epilogue e)
 {
-	assert(w->n_cols == x.n && w->n_rows == out.n && !w->n_experts);
+	const uint32_t rows_per_output = e.gated ? 2 : 1;
+	assert(w->n_cols == x.n && w->n_rows == out.n * rows_per_output && !w->n_experts);
+	assert(!e.gated ||
+		(p->role == ROLE_DECODE && w->n_chunks == 1 && !has(e.bias) && !e.residual.n &&
+			e.scale == 0 && e.softcap == 0 && e.gated <= GATED_MASK));
 	assert(!has(e.bias) || (e.bias->weight == WEIGHT_f32 && e.bias->n_cols == out.n));
 	assert(!e.residual.n || e.residual.n == out.n);
 	const bool decode = p->role == ROLE_DECODE;
 	const uint32_t n_columns = p->max_rows < MATVEC_COLUMNS ? p->max_rows : MATVEC_COLUMNS;
 	for (uint32_t i = 0; i < w->n_chunks; i++) {
-		uint32_t first = i * w->rows_per_chunk, n = chunk_rows(w, i);
+		uint32_t first = i * w->rows_per_chunk, n = chunk_rows(w, i) / rows_per_output;
 		struct op op = {
 			.kernel = decode ? KERNEL_matvec : KERNEL_matmul,
 			.weight = w->weight,
 			.n_outputs = n,
 			.rule = SIZE_ROWS,
 			.rows_per_group = decode ? n_columns : 0,
-			.constant = weights_constant(w) | (decode ? n_columns << COLUMNS_SHIFT : 0),
+			.constant = weights_constant(w) | e.gated << GATED_SHIFT |
+				(decode ? n_columns << COLUMNS_SHIFT : 0),
 			.args.matmul =
 				{
 					.n_out = n,
@@ -226,14 +231,17 @@ void plan_rope_kv(struct plan *p, struct rows q, const struct kv_layer *kv,
 	assert(q.n == shape->n_head * shape->head_dim && q.n <= k_offset);
 	assert(v_offset + shape->n_head_kv * shape->head_dim <= qkv.stride);
 	assert(rope->n_rot % 2 == 0 && rope->n_rot <= shape->head_dim);
+	assert(!has(rope->norms) ||
+		(rope->norms->weight == WEIGHT_f32 && rope->norms->n_chunks == 1 &&
+			rope->norms->n_rows * rope->norms->n_cols == 2 * shape->head_dim));
 	plan_append(p,
 		(struct op){
 			.kernel = KERNEL_rope_kv,
 			.n_outputs = shape->n_head + shape->n_head_kv,
 			.rule = SIZE_ROWS,
-			.constant = kv_constant(kv, shape),
+			.constant = kv_constant(kv, shape) | (has(rope->norms) ? ROPE_NORMS : 0),
 			.buffers = {q.view, kv->k, kv->v, qkv.view, rope->table, p->step,
-				shape->table},
+				shape->table, has(rope->norms) ? rope->norms->chunks[0] : p->step},
 			.args.rope_kv =
 				{
 					.n_head = shape->n_head,
@@ -248,6 +256,7 @@ void plan_rope_kv(struct plan *p, struct rows q, const struct kv_layer *kv,
 					.n_blocks = shape->n_blocks,
 					.q_scale = rope->q_scale,
 					.q_scale_ctx = rope->q_scale_ctx ? rope->q_scale_ctx : 1,
+					.eps = rope->eps,
 				},
 		});
 }
@@ -363,8 +372,7 @@ void plan_kv_shift(struct plan *p, const struct kv_layer *kv, const struct kv_sh
 void plan_glu(struct plan *p, struct rows out, struct rows gate, struct rows up,
 	uint32_t activation, uint32_t n_used)
 {
-	assert(out.n == up.n && out.stride == up.stride);
-	assert(!gate.n || (gate.n == up.n && gate.stride == up.stride));
+	assert(out.n == up.n && (!gate.n || (gate.n == up.n && gate.stride == up.stride)));
 	plan_append(p,
 		(struct op){
 			.kernel = KERNEL_glu,
@@ -372,7 +380,7 @@ void plan_glu(struct plan *p, struct rows out, struct rows gate, struct rows up,
 			.rule = SIZE_ROWS,
 			.factor = n_used,
 			.buffers = {out.view, or_else(gate, up.view), up.view},
-			.args.glu = {out.n, out.stride, activation, gate.n != 0},
+			.args.glu = {out.n, out.stride, up.stride, activation, gate.n != 0},
 		});
 }
 

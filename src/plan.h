@@ -132,9 +132,11 @@ struct epilogue {
 	struct rows residual;
 	float scale; /* 0: 1 */
 	float softcap;
+	uint32_t
+		gated; /* in decode: 1 + the activation of a gated product, which has nothing else */
 };
 
-/* out = epilogue(w x).  One op per chunk of w. */
+/* out = epilogue(w x).  One op per chunk of w, of which a gated product has one. */
 void plan_matmul(
 	struct plan *p, struct rows out, const struct weights *w, struct rows x, struct epilogue e);
 
@@ -144,6 +146,8 @@ struct rope {
 	bool neox;
 	float q_scale; /* see struct rope_kv_args */
 	uint32_t q_scale_ctx;
+	const struct weights *norms; /* of the heads of q and k; NULL or absent: none */
+	float eps;
 };
 
 /* q = rope(q of qkv); k cache and v cache at the row's position = rope(k), v.

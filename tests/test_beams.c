@@ -465,8 +465,7 @@ static float alone(struct lap_model *m, const struct lap_beam *beam)
 	const struct sequence q = {.greedy = 1, .inv_temperature = 1, .inv_cut_temperature = 1};
 	struct lap_error err;
 	cr_assert_eq(
-		session_prefill(s, &s->timelines[0], beam_prompt, N_BEAM_PROMPT - 1, &err),
-		LAP_OK);
+		session_prefill(s, &s->timelines[0], beam_prompt, N_BEAM_PROMPT - 1, &err), LAP_OK);
 	for (size_t i = 0; i < beam->n; i++) {
 		int32_t last = i ? beam->tokens[i - 1] : beam_prompt[N_BEAM_PROMPT - 1];
 		uint32_t *count = calloc(n_vocab + MASK_WORDS(n_vocab), sizeof(*count));

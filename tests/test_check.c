@@ -52,7 +52,7 @@ static void scale_first(uint8_t *bytes, uint64_t n_bytes)
 	(void)n_bytes;
 	float f;
 	memcpy(&f, bytes + GUARD, sizeof f);
-	f = f * 1.25f + 1;
+	f = f * 1.25f + (f < 0 ? -1 : 1); /* never back to itself */
 	memcpy(bytes + GUARD, &f, sizeof f);
 }
 

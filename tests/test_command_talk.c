@@ -128,7 +128,8 @@ Test(talk, commands)
 	release(&again);
 	release(&once);
 
-	json_t *messages = messages_after("/system Be brief.\nIt was\n/system\n/set temp 1\n/show\n");
+	json_t *messages =
+		messages_after("/system Be brief.\nIt was\n/system\n/set temp 1\n/show\n");
 	cr_expect_eq(json_array_size(messages), 3);
 	cr_expect_str_eq(content(messages, 0, "system"), "Be brief.");
 	cr_expect_str_eq(content(messages, 1, "user"), "It was");

@@ -320,8 +320,9 @@ static void test_glu(uint32_t which, bool gated, uint32_t n_used)
 {
 	enum { N = 70, STRIDE = 128 };
 	struct step step = {.header = {.n_rows = 2, .n_kv = 1}};
-	struct op op = {
-		.kernel = KERNEL_glu, .factor = n_used, .args.glu = {N, STRIDE, which, gated}};
+	struct op op = {.kernel = KERNEL_glu,
+		.factor = n_used,
+		.args.glu = {N, STRIDE, STRIDE, which, gated}};
 	uint32_t n = 2 * n_used * STRIDE;
 	float *out = make_output(&op.buffers[0], n);
 	float *gate = make_floats(&op.buffers[1], n), *up = make_floats(&op.buffers[2], n);

@@ -9,6 +9,7 @@
 
 #include "check.h"
 #include "golden.h"
+#include "session.h"
 
 #define MAX_COLUMNS 5
 #define MAX_ROWS    64
@@ -409,4 +410,30 @@ Test(vk_models, a_wrong_table_is_seen)
 	print_table(&out, &t, "", false);
 	cr_expect_eq(broken_claims(&t, out.data), 0, "%s", out.data);
 	text_free(&out);
+}
+
+/* ---- dispatches ------------------------------------------------------------------------------ */
+
+/* A dispatch and its barrier cost more than a small model's arithmetic. */
+Test(vk_models, a_decode_step_takes_few_dispatches)
+{
+	struct lap_model *m;
+	struct lap_session *s;
+	struct lap_error err;
+	struct plan plan;
+	cr_assert_eq(lap_model_open(source_path("models/austen.gguf"), NULL, &m, &err), LAP_OK,
+		"%s", err.text);
+	cr_assert_eq(lap_session_create(m, NULL, &s, &err), LAP_OK, "%s", err.text);
+	cr_assert_eq(session_plan(s, ROLE_DECODE, STEP_DRAW, 0, &plan, &err), LAP_OK);
+	const uint32_t n_layer = m->model->h.n_layer;
+	uint32_t n_of_layers = 0;
+	for (uint32_t i = 0; i < plan.n_ops; i++)
+		n_of_layers += plan.ops[i].layer >= 0;
+	/* norm, q k v, rope_kv, attn_decode, attn_reduce, output, norm, gated product, down */
+	cr_expect_eq(n_of_layers, 9 * n_layer, "%u", (unsigned)n_of_layers);
+	/* the embedding; norm, logits, sample, control */
+	cr_expect_eq(plan.n_ops - n_of_layers, 1 + 4);
+	plan_free(&plan);
+	lap_session_destroy(s);
+	lap_model_close(m);
 }

@@ -63,6 +63,33 @@ void cpu_embed(const struct op *op, const struct step_header *step)
 	}
 }
 
+/* x / (1 + exp(-k)): exp(-k) is infinite for k below -709, the quotient then 0. */
+static double sigmoid_product(double x, double k)
+{
+	return x / (1 + exp(-k));
+}
+
+static double activation(u32 which, double x)
+{
+	const double two_over_pi = 0.63661977236758134308;
+	switch (which) {
+	case ACTIVATION_GELU: /* (1 + tanh(y)) / 2 = 1 / (1 + exp(-2 y)) */
+		return sigmoid_product(x, 2 * sqrt(two_over_pi) * (x + 0.044715 * x * x * x));
+	case ACTIVATION_SWIGLU:
+		return sigmoid_product(fmin(x, 7), 1.702 * fmin(x, 7));
+	default:
+		return sigmoid_product(x, x);
+	}
+}
+
+/* activation(gate) * up */
+static double gated(u32 which, double gate, double up)
+{
+	if (which == ACTIVATION_SWIGLU)
+		up = fmax(-7, fmin(up, 7)) + 1;
+	return activation(which, gate) * up;
+}
+
 static void multiply(
 	const struct op *op, const struct matmul_args *a, const struct step_header *step)
 {
@@ -72,6 +99,7 @@ static void multiply(
 	const float *x = cpu_pointer(&op->buffers[2]);
 	const float *bias = a->has_bias ? cpu_pointer(&op->buffers[3]) : NULL;
 	const float *residual = a->has_residual ? cpu_pointer(&op->buffers[4]) : NULL;
+	const u32 gated_by = op->constant >> GATED_SHIFT & GATED_MASK;
 
 	for (u32 first = 0; first < step->n_rows; first += ROW_TILE) {
 		u32 n_rows = min_u32(step->n_rows - first, ROW_TILE);
@@ -79,12 +107,16 @@ static void multiply(
 		for (u32 t = 0; t < n_rows; t++)
 			rows[t] = x + (size_t)(first + t) * a->stride_x;
 		for (u32 o = 0; o < a->n_out; o++) {
-			double sums[ROW_TILE];
-			cpu_row_products(
-				f, weights + (size_t)o * a->row_bytes, a->n_in, rows, n_rows, sums);
+			double sums[ROW_TILE], up[ROW_TILE];
+			const uint8_t *from = weights + (size_t)o * a->row_bytes;
+			cpu_row_products(f, from, a->n_in, rows, n_rows, sums);
+			if (gated_by)
+				cpu_row_products(f, from + (size_t)a->n_out * a->row_bytes, a->n_in,
+					rows, n_rows, up);
 			for (u32 t = 0; t < n_rows; t++) {
 				size_t row = first + t;
-				double sum = sums[t];
+				double sum =
+					gated_by ? gated(gated_by - 1, sums[t], up[t]) : sums[t];
 				if (bias)
 					sum += (double)bias[o];
 				sum *= (double)a->scale;
@@ -153,25 +185,6 @@ void cpu_layernorm(const struct op *op, const struct step_header *step)
 	normalise(op, &op->args.layernorm, true, step);
 }
 
-/* x / (1 + exp(-k)): exp(-k) is infinite for k below -709, the quotient then 0. */
-static double gated(double x, double k)
-{
-	return x / (1 + exp(-k));
-}
-
-static double activation(u32 which, double x)
-{
-	const double two_over_pi = 0.63661977236758134308;
-	switch (which) {
-	case ACTIVATION_GELU: /* (1 + tanh(y)) / 2 = 1 / (1 + exp(-2 y)) */
-		return gated(x, 2 * sqrt(two_over_pi) * (x + 0.044715 * x * x * x));
-	case ACTIVATION_SWIGLU:
-		return gated(fmin(x, 7), 1.702 * fmin(x, 7));
-	default:
-		return gated(x, x);
-	}
-}
-
 void cpu_glu(const struct op *op, const struct step_header *step)
 {
 	const struct glu_args *a = &op->args.glu;
@@ -180,12 +193,12 @@ void cpu_glu(const struct op *op, const struct step_header *step)
 	const float *up = cpu_pointer(&op->buffers[2]);
 
 	for (size_t row = 0; row < (size_t)step->n_rows * op->factor; row++)
-		for (size_t at = row * a->stride; at < row * a->stride + a->n; at++) {
-			double u = (double)up[at];
-			double x = activation(a->activation, gate ? (double)gate[at] : u);
-			if (gate && a->activation == ACTIVATION_SWIGLU)
-				u = fmax(-7, fmin(u, 7)) + 1;
-			out[at] = (float)(gate ? x * u : x);
+		for (size_t i = 0; i < a->n; i++) {
+			const size_t at = row * a->stride_x + i;
+			const double u = (double)up[at];
+			out[row * a->stride + i] =
+				(float)(gate ? gated(a->activation, (double)gate[at], u)
+					     : activation(a->activation, u));
 		}
 }
 
@@ -222,6 +235,18 @@ static float rotated(const float *head, u32 i, const float *table, const struct 
 	return (float)(first ? x - y : x + y);
 }
 
+/* A head of q (which 0) or k (1) as rope_kv takes it: normed, where it has norms. */
+static const float *normed_head(const struct op *op, u32 which, const float *head, float *normed)
+{
+	const struct rope_kv_args *a = &op->args.rope_kv;
+	const struct norm_args norm = {.n = a->head_dim, .eps = a->eps};
+	if (!(op->constant & ROPE_NORMS))
+		return head;
+	const float *weight = cpu_pointer(&op->buffers[7]);
+	norm_segment(&norm, false, head, weight + (size_t)which * a->head_dim, NULL, NULL, normed);
+	return normed;
+}
+
 void cpu_rope_kv(const struct op *op, const struct step_header *step)
 {
 	const struct rope_kv_args *a = &op->args.rope_kv;
@@ -230,7 +255,7 @@ void cpu_rope_kv(const struct op *op, const struct step_header *step)
 	const float *qkv = cpu_pointer(&op->buffers[3]);
 	const float *rope_table = cpu_pointer(&op->buffers[4]);
 	const u32 *table = cpu_pointer(&op->buffers[6]);
-	float rotated_k[MAX_HEAD_DIM];
+	float rotated_k[MAX_HEAD_DIM], normed[MAX_HEAD_DIM];
 
 	for (u32 irow = 0; irow < step->n_rows; irow++) {
 		const struct step_row *row = &step_rows(step)[irow];
@@ -238,12 +263,15 @@ void cpu_rope_kv(const struct op *op, const struct step_header *step)
 		const float *from = qkv + (size_t)irow * a->stride_qkv;
 		float *to = q_out + (size_t)irow * a->stride_q;
 		double factor = 1 + (double)a->q_scale * log1p((double)(row->pos / a->q_scale_ctx));
-		for (u32 h = 0; h < a->n_head; h++, from += a->head_dim, to += a->head_dim)
+		for (u32 h = 0; h < a->n_head; h++, from += a->head_dim, to += a->head_dim) {
+			const float *q = normed_head(op, 0, from, normed);
 			for (u32 i = 0; i < a->head_dim; i++)
-				to[i] = (float)((double)rotated(from, i, turns, a) * factor);
+				to[i] = (float)((double)rotated(q, i, turns, a) * factor);
+		}
 		from = qkv + (size_t)irow * a->stride_qkv;
 		for (u32 h = 0; h < a->n_head_kv; h++) {
-			const float *k = from + a->k_offset + (size_t)h * a->head_dim;
+			const float *k = normed_head(
+				op, 1, from + a->k_offset + (size_t)h * a->head_dim, normed);
 			const float *v = from + a->v_offset + (size_t)h * a->head_dim;
 			size_t at = kv_element(table, a->n_blocks, row->seq, row->pos, h,
 				a->n_head_kv, a->head_dim);

@@ -150,22 +150,6 @@ void terminal_enter(const struct terminal_mode *mode)
 		write_mode(mode->enter);
 }
 
-/* The event whose flag is set, if one is. */
-static bool take_flag(enum input_event *event)
-{
-	if (n_interrupts) {
-		*event = INPUT_STOPPED;
-	} else if (resumed) {
-		resumed = 0;
-		*event = INPUT_RESUMED;
-	} else if (resized) {
-		resized = 0;
-		*event = INPUT_RESIZED;
-	} else
-		return false;
-	return true;
-}
-
 /* Signals are held back while flags are looked at, so that none is missed before the wait. */
 enum input_event input_wait(int fd)
 {
@@ -174,15 +158,25 @@ enum input_event input_wait(int fd)
 	sigemptyset(&held);
 	for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
 		sigaddset(&held, numbers[i]);
+	sigprocmask(SIG_BLOCK, &held, &before);
 	enum input_event event = INPUT_READY;
 	for (bool known = false; !known;) {
 		fd_set set;
 		FD_ZERO(&set);
 		FD_SET(fd, &set);
-		sigprocmask(SIG_BLOCK, &held, &before);
-		known = take_flag(&event) || pselect(fd + 1, &set, NULL, NULL, NULL, &before) > 0 ||
-			errno != EINTR;
-		sigprocmask(SIG_SETMASK, &before, NULL);
+		known = true;
+		if (n_interrupts)
+			event = INPUT_STOPPED;
+		else if (resumed) {
+			resumed = 0;
+			event = INPUT_RESUMED;
+		} else if (resized) {
+			resized = 0;
+			event = INPUT_RESIZED;
+		} else
+			known = pselect(fd + 1, &set, NULL, NULL, NULL, &before) > 0 ||
+				errno != EINTR;
 	}
+	sigprocmask(SIG_SETMASK, &before, NULL);
 	return event;
 }

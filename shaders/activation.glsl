@@ -1,0 +1,30 @@
+/* Activations of feed-forward networks, and gated ones: see ACTIVATION_SILU in args.h. */
+
+/* 1 / (1 + exp(-x)), written so that exp never overflows. */
+float sigmoid(float x)
+{
+	float e = exp(-abs(x));
+	return (x < 0 ? e : 1.0) / (1 + e);
+}
+
+/* The constants: 2 sqrt(2 / pi), for (1 + tanh(y)) / 2 is sigmoid(2 y); then those of args.h. */
+float activation(uint which, float x)
+{
+	switch (which) {
+	case ACTIVATION_GELU:
+		return x * sigmoid(1.5957691216057308 * x * (1 + 0.044715 * x * x));
+	case ACTIVATION_SWIGLU:
+		x = min(x, 7.0);
+		return x * sigmoid(1.702 * x);
+	default:
+		return x * sigmoid(x);
+	}
+}
+
+/* activation(gate) * up */
+float gated(uint which, float gate, float up)
+{
+	if (which == ACTIVATION_SWIGLU)
+		up = clamp(up, -7.0, 7.0) + 1;
+	return activation(which, gate) * up;
+}
