@@ -595,6 +595,42 @@ LAP_API enum lap_status lap_beam_search(struct lap_session *session, const int32
 	size_t n, const struct lap_beam_options *options, struct lap_beam **beams, size_t *n_beams,
 	struct lap_generation *result, struct lap_error *err);
 
+/* ---- quantising ------------------------------------------------------------------------------ */
+
+/* How far lap_quantize is. */
+struct lap_quantize_step {
+	const char *tensor, *from, *to;   /* its name, and formats as "F16", "Q4_K" */
+	uint64_t done_bytes, total_bytes; /* of the tensors that are read */
+};
+
+/* NULL or zeroed: the mix that goes by the type's name, on all cores. */
+struct lap_quantize_options {
+	bool pure;             /* one format for all matrices, whatever their part in the model */
+	bool allow_requantize; /* tensors that are quantised already are read, too */
+	uint32_t n_threads;    /* 0: as many as the machine has cores; at most 64 */
+	bool (*progress)(void *user, const struct lap_quantize_step *step); /* false stops: LAP_ERROR */
+	void *user;
+};
+
+/* What was made. */
+struct lap_quantize_result {
+	uint64_t n_weights, bytes_before, bytes; /* of all tensors */
+	uint32_t n_fallbacks; /* tensors whose rows are no whole blocks of the format meant for them */
+};
+
+/* Writes the model `in` (F32, F16 or BF16; of a split one any part) to the file `out`, by rename, its
+ * matrices in the formats of `type`, a name out of lap_quantize_types (docs/quantize.md).  Vectors, norms and
+ * routers stay as they are; so do all keys, but for general.file_type and general.quantization_version.
+ * Errors: LAP_USAGE (no such type; a tensor that is quantised already, or a number that its format cannot
+ * hold, by name), LAP_BAD_MODEL (see lap_model_open; a weight that is no number, by name), LAP_IO,
+ * LAP_NO_MEMORY.  `result` may be NULL. */
+LAP_API enum lap_status lap_quantize(const char *in, const char *out, const char *type,
+	const struct lap_quantize_options *options, struct lap_quantize_result *result,
+	struct lap_error *err);
+
+/* "F32 F16 BF16 Q8_0 Q6_K ..." */
+LAP_API const char *lap_quantize_types(void);
+
 /* ---- about this build ------------------------------------------------------------------------ */
 
 LAP_API const char *lap_version(void);

@@ -14,7 +14,6 @@
 #define BLOCK_BYTES       16384 /* of the arena; larger requests get a block of their own */
 #define DEFAULT_ALIGNMENT 32
 #define MIN_ALIGNMENT     8     /* as the format asks */
-#define MAX_ALIGNMENT     65536 /* ours: files use 32 */
 #define MAX_NAME_BYTES    65535 /* as the format asks of keys */
 #define MIN_KV_BYTES      14    /* length, one character, type, one byte of value */
 #define MIN_TENSOR_BYTES  33    /* length, one character, one dimension, type, offset */
@@ -106,6 +105,11 @@ static const struct {
 	[GGUF_I64] = {"i64", 8},
 	[GGUF_F64] = {"f64", 8},
 };
+
+unsigned gguf_type_bytes(enum gguf_type type)
+{
+	return types[type].n_bytes;
+}
 
 /* ---- the cursor -------------------------------------------------------------------------------- */
 
@@ -364,7 +368,7 @@ static enum lap_status check_tail(struct cursor *c, uint64_t end)
 {
 	static const char magic[] = {'G', 'G', 'U', 'F'};
 	const uint64_t head = sizeof magic + 4;
-	for (uint64_t at = end; at - end <= MAX_ALIGNMENT && c->n - at >= head; at++)
+	for (uint64_t at = end; at - end <= GGUF_MAX_ALIGNMENT && c->n - at >= head; at++)
 		if (memcmp(c->data + at, magic, sizeof magic) == 0 &&
 			(load(c->data + at + sizeof magic, 4) - 2) <= 1)
 			return BAD(c,
@@ -693,9 +697,9 @@ static enum lap_status read_alignment(struct cursor *c)
 		return BAD(c, "%s: %s is of type %s, expected u32", g->path, key,
 			types[kv->type].name);
 	uint32_t n = (uint32_t)load(kv->data, 4);
-	if (n < MIN_ALIGNMENT || n > MAX_ALIGNMENT || (n & (n - 1)))
+	if (n < MIN_ALIGNMENT || n > GGUF_MAX_ALIGNMENT || (n & (n - 1)))
 		return BAD(c, "%s: %s is %u, expected a power of two from %d to %d", g->path, key,
-			n, MIN_ALIGNMENT, MAX_ALIGNMENT);
+			n, MIN_ALIGNMENT, GGUF_MAX_ALIGNMENT);
 	g->alignment = n;
 	return LAP_OK;
 }

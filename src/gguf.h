@@ -27,6 +27,11 @@ enum gguf_type { /* numbered as in the format */
 	N_GGUF_TYPES
 };
 
+/* Of one value; 0: strings and arrays. */
+unsigned gguf_type_bytes(enum gguf_type type);
+
+#define GGUF_MAX_ALIGNMENT 65536 /* of data; ours: files use 32 */
+
 struct gguf_string {
 	const char *data; /* not NUL-terminated */
 	uint64_t n;       /* bytes */

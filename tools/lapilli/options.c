@@ -51,6 +51,14 @@ static const struct option table[] = {
 #include "options.def"
 };
 
+static const struct operand {
+	unsigned command; /* its bit */
+	size_t offset;    /* of the field in struct options */
+} operands[] = {
+#define OPERAND(letter, field) {letter, offsetof(struct options, field)},
+#include "options.def"
+};
+
 static const struct options defaults = {
 #define OPTION(field, kind, names, value, initial, from, to, commands, group, help) \
 	.field = initial,
@@ -446,6 +454,17 @@ static enum lap_status take_foreign(const struct foreign *foreign, const char *a
 		: fail_memory(err, "a warning", 1);
 }
 
+/* The row that the argument number i without an option is a value of; NULL: the command has none. */
+static const struct option *find_operand(enum command command, unsigned i)
+{
+	for (size_t k = 0; k < ARRAY_COUNT(operands); k++)
+		if (operands[k].command == 1u << command && i-- == 0)
+			for (size_t row = 0; row < ARRAY_COUNT(table); row++)
+				if (table[row].offset == operands[k].offset)
+					return &table[row];
+	return NULL;
+}
+
 static enum lap_status parse(int argc, char *const *argv, struct options *o, struct lap_error *err)
 {
 	bool given[ARRAY_COUNT(table)] = {false};
@@ -456,6 +475,7 @@ static enum lap_status parse(int argc, char *const *argv, struct options *o, str
 			o->command_named = true;
 			i = 2;
 		}
+	unsigned n_operands = 0;
 	enum lap_status status = read_environment(o, err);
 	for (bool ended = false; i < argc && !status; i++) {
 		const char *argument = argv[i];
@@ -463,8 +483,14 @@ static enum lap_status parse(int argc, char *const *argv, struct options *o, str
 			ended = true;
 			continue;
 		}
-		if (ended || argument[0] != '-' || argument[1] == '\0')
-			return stray_argument(argument, i == 1, err);
+		if (ended || argument[0] != '-' || argument[1] == '\0') {
+			const struct option *operand = find_operand(o->command, n_operands++);
+			if (!operand)
+				return stray_argument(argument, i == 1, err);
+			forget_outside(operand, o, given);
+			status = set_value(operand, operand->value, argument, o, err);
+			continue;
+		}
 
 		char bare[NAME_BYTES];
 		bool off = false;

@@ -49,8 +49,8 @@ struct options {
 };
 
 /* Parses argv[1] and on into *o, which points into argv and the environment. The first argument may name the
- * command; no other argument stands without an option. The last of a repeated option counts, but for TEXTS, which
- * gathers them all. Where the command line says nothing, LAPILLI_TOP_K stands for --top-k, and so on for each
+ * command; others without an option are its operands, where it has some. The last of a repeated option counts,
+ * but for TEXTS, which gathers them all. Where the command line says nothing, LAPILLI_TOP_K stands for --top-k, and so on for each
  * name with two dashes of the options that the command takes, but for those that are tasks. LAP_USAGE, with
  * the argument and what was expected; LAP_NO_MEMORY. On failure o->command is already right, and
  * nothing needs releasing. */
