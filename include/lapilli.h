@@ -10,6 +10,9 @@
  *         lap_session_create(model, NULL, &session, &err))
  *             die(err.text);
  *
+ * To be read from here to the end: devices, models, text, chats, sessions, generation, beam search, quantising,
+ * about this build.  Whole programs are in docs/examples: generate, batch, score.
+ *
  * Rules that hold for every function
  * - The library never exits, prints, or installs signal handlers.
  * - A function that can fail returns a status, 0 for success, and writes one line into *err (which
