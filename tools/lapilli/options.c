@@ -9,6 +9,8 @@
 
 #include "foreign.h"
 
+extern char **environ;
+
 enum kind { FLAG, TEXT, INTEGER, NUMBER, CHOICE, IDS, TEXTS };
 
 enum {
@@ -393,34 +395,45 @@ static bool may_come_from_outside(const struct option *option)
 		option->offset != offsetof(struct options, list_devices);
 }
 
-/* "--top-k" as LAPILLI_TOP_K; "" for a name with one dash. */
-static void variable_name(const struct name *name, char variable[NAME_BYTES + 16])
+/* "LAPILLI_TOP_K=40" as top-k; "" where it is no variable of ours. */
+static const char *option_of_variable(const char *entry, char bare[NAME_BYTES])
 {
-	variable[0] = '\0';
-	if (strncmp(name->shown, "--", 2) == 0)
-		snprintf(variable, NAME_BYTES + 16, "LAPILLI_%s", name->bare);
-	for (char *c = variable; *c; c++)
-		*c = *c == '-' ? '_' : *c >= 'a' && *c <= 'z' ? (char)(*c - 'a' + 'A') : *c;
+	static const char prefix[] = "LAPILLI_";
+	const size_t n_prefix = sizeof prefix - 1;
+	bare[0] = '\0';
+	if (strncmp(entry, prefix, n_prefix) == 0)
+		bare_name(entry + n_prefix, bare);
+	for (char *c = bare; *c; c++)
+		*c = *c >= 'A' && *c <= 'Z' ? (char)(*c - 'A' + 'a') : *c;
+	return bare;
+}
+
+/* Whether the name is one with two dashes. */
+static bool is_long_name(const struct option *option, const char *bare)
+{
+	struct name name = {0};
+	for (const char *cursor = option->names; next_name(&cursor, &name);)
+		if (strcmp(name.bare, bare) == 0)
+			return strncmp(name.shown, "--", 2) == 0;
+	return false;
 }
 
 static enum lap_status read_environment(struct options *o, struct lap_error *err)
 {
 	enum lap_status status = LAP_OK;
-	for (size_t i = 0; i < ARRAY_COUNT(table) && !status; i++) {
-		const struct option *option = &table[i];
-		if (!(option->commands & 1u << o->command) || !may_come_from_outside(option))
+	for (char **entry = environ; *entry && !status; entry++) {
+		char bare[NAME_BYTES], variable[NAME_BYTES + 16];
+		bool off = false;
+		const struct option *option =
+			find_option(option_of_variable(*entry, bare), o->command, &off);
+		const char *value = strchr(*entry, '=');
+		if (!option || !value || !value[1] || !(option->commands & 1u << o->command) ||
+			!may_come_from_outside(option) || !is_long_name(option, bare))
 			continue;
-		struct name name = {0};
-		for (const char *cursor = option->names; !status && next_name(&cursor, &name);) {
-			char variable[NAME_BYTES + 16];
-			variable_name(&name, variable);
-			const char *value = variable[0] ? getenv(variable) : NULL;
-			if (!value || !*value)
-				continue;
-			status = set_value(option, variable, value, o, err);
-			if (!status && option->kind == FLAG && name.off)
-				*(bool *)((char *)o + option->offset) ^= true;
-		}
+		snprintf(variable, sizeof variable, "%.*s", (int)(value - *entry), *entry);
+		status = set_value(option, variable, value + 1, o, err);
+		if (!status && option->kind == FLAG && off)
+			*(bool *)((char *)o + option->offset) ^= true;
 	}
 	return status;
 }
