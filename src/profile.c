@@ -48,6 +48,7 @@ static int by_seconds(const void *a, const void *b)
 static enum lap_status summarise(
 	const struct trial *t, const double *of_op, struct profile *p, struct lap_error *err)
 {
+	struct backend *b = t->s->m->backend;
 	trial_set_step(t);
 	p->rows = array_alloc(t->plan.n_ops, sizeof *p->rows);
 	if (!p->rows)
@@ -65,6 +66,8 @@ static enum lap_status summarise(
 		if (at == p->n) {
 			*row = (struct profile_row){.kernel = op->kernel, .weight = op->weight};
 			snprintf(row->part, sizeof row->part, "%s", part);
+			if (b->ops->knobs)
+				b->ops->knobs(b, op, row->knobs);
 			p->n++;
 		}
 		row->n_ops++;

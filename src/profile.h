@@ -16,6 +16,7 @@ struct profile_row {
 	uint32_t n_ops;
 	double seconds; /* of them all, in one step; 0: the device takes no times */
 	struct work work;
+	uint32_t knobs[MAX_KNOBS]; /* that the first of them runs with */
 };
 
 struct profile {

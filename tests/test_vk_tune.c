@@ -188,7 +188,28 @@ Test(vk_tune, the_command_and_first_use)
 	cr_expect_eq(m->backend->tuning->n, n);
 	int32_t *tuned = generate(s);
 	cr_expect_eq(memcmp(usual, tuned, 21 * sizeof *usual), 0, "another text");
+
+	/* The command says what was chosen, of all sessions. */
+	struct tuned chosen;
+	struct lap_error err;
+	struct text line = {0};
+	uint32_t i = 0;
+	while (m->backend->tuning->items[i].of.kernel != KERNEL_matvec)
+		i++;
+	chosen = m->backend->tuning->items[i];
+	chosen.knobs[0] = 4;
+	chosen.knobs[1] = 32;
+	chosen.seconds = 1e-6;
+	chosen.usual_seconds = 2e-6;
+	cr_assert(tuning_put(m->backend->tuning, &chosen));
+	cr_assert(text_printf(&line, "tuned: ") && tuned_print(&chosen, &line));
+	cr_assert_eq(m->backend->ops->tuning_save(m->backend, &err), LAP_OK, "%s", err.text);
 	close_all(m, s);
+	r = run("bench", "--profile", "-p", "0", "-n", "2");
+	cr_expect(strstr(r.out, "| OUTPUTS=4 LANES=32 |"), "%s", r.out);
+	cr_expect(strstr(r.err, line.data), "%s: %s", line.data, r.err);
+	release(&r);
+	text_free(&line);
 	free(text);
 	free(usual);
 	free(tuned);

@@ -4,14 +4,15 @@
 #include "bench_profile.h"
 
 #include "console.h"
+#include "knobs.h"
 #include "profile.h"
 #include "source.h"
 
 enum { N_RUNS = 3 };
 
 static const char title[] =
-	"| test | kernel | format | part | ops | ms | GB/s | GFLOP/s | share |\n"
-	"| --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: |\n";
+	"| test | kernel | format | part | ops | ms | GB/s | GFLOP/s | share | knobs |\n"
+	"| --- | --- | --- | --- | ---: | ---: | ---: | ---: | ---: | --- |\n";
 
 struct bench_table bench_profile_begin(const struct options *o)
 {
@@ -26,18 +27,21 @@ static enum lap_status print_row(struct bench_table *table, const char *test, do
 	const double gb = per_second(row->work.bytes * 1e-9, row->seconds);
 	const double gflop = per_second(row->work.flops * 1e-9, row->seconds);
 	const double share = 100 * per_second(row->seconds, all);
-	struct text line = {0};
-	const bool fits = text_printf(&line,
-		"| %s | %s | %s | %s | %u | %.3f | %.2f | %.2f | %.1f %% |", test, kernel->name,
-		format, row->part, (unsigned)row->n_ops, 1e3 * row->seconds, gb, gflop, share);
+	struct text line = {0}, knobs = {0};
+	const bool fits = text_printf(&knobs, "%s", "") &&
+		(!row->knobs[0] || knobs_print(row->kernel, row->knobs, &knobs)) &&
+		text_printf(&line, "| %s | %s | %s | %s | %u | %.3f | %.2f | %.2f | %.1f %% | %s |",
+			test, kernel->name, format, row->part, (unsigned)row->n_ops,
+			1e3 * row->seconds, gb, gflop, share, knobs.data);
 	enum lap_status status = fits
 		? bench_table_row(table,
-			  json_pack("{s:s, s:s, s:s, s:s, s:I, s:f, s:f, s:f, s:f}", "test", test,
-				  "kernel", kernel->name, "format", format, "part", row->part,
+			  json_pack("{s:s, s:s, s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:s}", "test",
+				  test, "kernel", kernel->name, "format", format, "part", row->part,
 				  "ops", (json_int_t)row->n_ops, "ms", 1e3 * row->seconds, "gb_s",
-				  gb, "gflop_s", gflop, "share", share),
+				  gb, "gflop_s", gflop, "share", share, "knobs", knobs.data),
 			  line.data, err)
 		: fail_memory(err, "the table", 1);
+	text_free(&knobs);
 	text_free(&line);
 	return status;
 }

@@ -416,6 +416,18 @@ static enum lap_status try_all(struct bench *b, struct lap_error *err)
 	return status;
 }
 
+/* What kernels ran with that is not usual. */
+static void say_tuned(const struct backend *b)
+{
+	for (uint32_t i = 0; b->tuning && i < b->tuning->n; i++) {
+		const struct tuned *t = &b->tuning->items[i];
+		struct text line = {0};
+		if (!t->broken && t->seconds < t->usual_seconds && tuned_print(t, &line))
+			say("tuned: %s", line.data);
+		text_free(&line);
+	}
+}
+
 enum lap_status bench_speed(const struct options *o, struct lap_error *err)
 {
 	struct bench *b = calloc(1, sizeof *b);
@@ -437,6 +449,8 @@ enum lap_status bench_speed(const struct options *o, struct lap_error *err)
 			b->rates.flops_per_second * 1e-9);
 		status = try_all(b, err);
 	}
+	if (!status)
+		say_tuned(b->model->backend);
 	const enum lap_status printed = bench_table_end(&b->table, !status || interrupted());
 	status = status ? status : printed;
 	lap_model_close(b->model);
