@@ -2,6 +2,7 @@
  * worked out here; and what they are made of. */
 #include <math.h>
 #include <pty.h>
+#include <signal.h>
 
 #include "command.h"
 #include "divergence.h"
@@ -236,6 +237,32 @@ Test(command_score, perplexity_with_a_stride)
 	cr_expect_float_eq(real_at(json, "nll"), expected_nll(32, 16, 15, 4), 1e-6);
 	json_decref(json);
 	release(&r);
+}
+
+/* ^C after the first of many windows: what there is, status 130, and no half of a file. */
+Test(command_score, perplexity_interrupted)
+{
+	char base[512], out[4096];
+	int streams[2];
+	size_t n = 0;
+	snprintf(base, sizeof base, "%s", scratch("interrupted.kld"));
+	cr_assert_eq(pipe(streams), 0);
+	const char *const argv[] = {program(), "perplexity", "-m",
+		source_path("models/austen.gguf"), CPU, "-f", source_path("README.md"), "-c", "32",
+		"--save-all-logits", base, NULL};
+	const pid_t pid = start(argv, STDIN_FILENO, streams[1], STDERR_FILENO);
+	close(streams[1]);
+	for (ssize_t got; (got = read(streams[0], out + n, sizeof out - 1 - n)) > 0;) {
+		if (n == 0)
+			kill(pid, SIGINT);
+		n += (size_t)got;
+	}
+	out[n] = '\0';
+	close(streams[0]);
+	cr_expect_eq(finish(pid), 130);
+	cr_expect(
+		strncmp(out, "[1]", 3) == 0 && strstr(out, "\nFinal estimate: PPL = "), "%s", out);
+	cr_expect_neq(access(base, F_OK), 0);
 }
 
 /* ---- the file of probabilities --------------------------------------------------------------- */
