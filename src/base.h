@@ -51,6 +51,9 @@ struct mapped_file {
  * mapped.  file_unmap takes a zeroed struct too. */
 enum lap_status file_map(const char *path, struct mapped_file *file, struct lap_error *err);
 void file_unmap(struct mapped_file *file);
+/* The bytes will not be read again soon: their pages leave this process's resident memory, and are mapped
+ * anew when they are read all the same.  Bytes that are not the file's are left alone. */
+void file_forget(const struct mapped_file *file, const uint8_t *bytes, uint64_t n_bytes);
 
 /* Reads all of `path` ("-": standard input) into *out.  LAP_IO on failure. */
 enum lap_status file_read(const char *path, struct text *out, struct lap_error *err);

@@ -178,6 +178,7 @@ static enum lap_status write_source(struct upload *u, const struct source *s, ui
 		}
 		uint64_t n = part->n_bytes - first < n_bytes ? part->n_bytes - first : n_bytes;
 		status = b->ops->write(b, view, part->data + first, n, err);
+		split_forget(&u->m->split, part->data + first, n);
 		view.offset += n;
 		view.n_bytes -= n;
 		n_bytes -= n;

@@ -356,6 +356,12 @@ enum lap_status split_open_memory(const void *bytes, uint64_t n_bytes, const cha
 	return status;
 }
 
+void split_forget(const struct split *split, const uint8_t *bytes, uint64_t n_bytes)
+{
+	for (uint32_t i = 0; i < split->n_files; i++)
+		file_forget(&split->files[i], bytes, n_bytes);
+}
+
 void split_close(struct split *split)
 {
 	gguf_close(split->gguf);

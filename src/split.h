@@ -36,6 +36,9 @@ enum lap_status split_open(const char *path, struct split *split, struct lap_err
 enum lap_status split_open_memory(const void *bytes, uint64_t n_bytes, const char *name,
 	struct split *split, struct lap_error *err);
 
+/* Weights were copied to where they are used: see file_forget. */
+void split_forget(const struct split *split, const uint8_t *bytes, uint64_t n_bytes);
+
 void split_close(struct split *split); /* zeroed is allowed */
 
 #endif

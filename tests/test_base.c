@@ -181,6 +181,47 @@ Test(file, map_and_read)
 	file_unmap(&file);
 }
 
+/* Pages of the mapping that are resident, in bytes. */
+static uint64_t resident(const struct mapped_file *file)
+{
+	char line[512];
+	unsigned long long from, kib, found = 0;
+	bool inside = false;
+	FILE *maps = fopen("/proc/self/smaps", "r");
+	while (maps && fgets(line, sizeof line, maps)) {
+		if (sscanf(line, "%llx-%*x ", &from) == 1 && strchr(line, '-'))
+			inside = from == (uintptr_t)file->data;
+		if (inside && sscanf(line, "Rss: %llu kB", &kib) == 1)
+			found = kib * 1024;
+	}
+	if (maps)
+		fclose(maps);
+	return found;
+}
+
+Test(file, forgotten_bytes_are_not_resident)
+{
+	enum { N = 1 << 20 };
+	static uint8_t bytes[N];
+	struct mapped_file file;
+	struct lap_error err;
+	const char *path = scratch_path("forgotten");
+	memset(bytes, 7, sizeof bytes);
+	cr_assert_eq(file_write(path, bytes, N, &err), LAP_OK, "%s", err.text);
+	cr_assert_eq(file_map(path, &file, &err), LAP_OK, "%s", err.text);
+	cr_assert_eq(memcmp(file.data, bytes, N), 0);
+	if (resident(&file) != N)
+		skip_test("this system does not say what is resident");
+	file_forget(&file, bytes, N); /* not the file's */
+	cr_expect_eq(bytes[N / 2], 7);
+	cr_expect_eq(resident(&file), N);
+	file_forget(&file, file.data + 1, N - 1); /* all pages but the first */
+	cr_expect_eq(resident(&file), (uint64_t)sysconf(_SC_PAGESIZE));
+	cr_expect_eq(memcmp(file.data, bytes, N), 0, "they can be read again");
+	file_unmap(&file);
+	file_forget(&file, bytes, N);
+}
+
 Test(file, what_cannot_be_mapped)
 {
 	struct lap_error err = {0};
