@@ -51,6 +51,7 @@ static void plan_append(struct plan *p, struct op op)
 	if (!op.factor)
 		op.factor = 1;
 	op.layer = p->layer;
+	op.max_rows = p->max_rows;
 	p->ops[p->n_ops++] = op;
 }
 

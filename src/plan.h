@@ -79,6 +79,7 @@ struct op {
 	uint32_t extra;            /* likewise */
 	uint32_t window;           /* with SIZE_KV: likewise */
 	uint32_t rows_per_group;   /* of the step, one workgroup takes; 0: as in kernels.def */
+	uint32_t max_rows;         /* of a step: the plan's */
 	uint32_t constant;         /* specialization constant 1; 0 where the kernel has none */
 	uint32_t knobs[MAX_KNOBS]; /* 0: as the device likes it; set by who measures */
 	struct view buffers[MAX_BUFFERS]; /* in the order of the shader's bindings */

@@ -20,7 +20,7 @@ struct op_class op_class(const struct op *op)
 	struct op_class c = {
 		.kernel = op->kernel,
 		.outputs = power_above(op->n_outputs),
-		.rows = power_above(op->rows_per_group),
+		.rows = power_above(op->rows_per_group ? op->rows_per_group : op->max_rows),
 	};
 	switch (op->kernel) {
 	case KERNEL_matvec:

@@ -15,7 +15,7 @@ struct op_class {
 	enum kernel kernel;
 	enum weight weight;       /* 0 where the kernel has no formats */
 	uint32_t outputs, inputs; /* extent along x; length of a sum, or size of a head */
-	uint32_t rows;            /* of the step that a workgroup takes; 0: as in kernels.def */
+	uint32_t rows; /* of the step: those that a workgroup takes, else the most that it has */
 };
 
 struct op_class op_class(const struct op *op);

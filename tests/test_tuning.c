@@ -49,6 +49,8 @@ Test(tuning, classes)
 	op = (struct op){.kernel = KERNEL_glu, .weight = WEIGHT_q4_k, .n_outputs = 256};
 	c = op_class(&op);
 	cr_expect(c.weight == 0 && c.outputs == 256 && c.inputs == 0 && c.rows == 0);
+	op.max_rows = 500; /* a step of one row is another class than a prompt */
+	cr_expect_eq(op_class(&op).rows, 512);
 }
 
 Test(tuning, winners_and_broken_values)
