@@ -458,7 +458,7 @@ Test(vk_backend, subgroup_variant_fits_the_device)
 {
 	struct backend *b = open_with((struct vk_options){0});
 	struct vk *v = (struct vk *)b;
-	struct op op = {.kernel = KERNEL_matvec, .weight = WEIGHT_q8_0};
+	struct op op = {.kernel = KERNEL_matvec, .weight = WEIGHT_q8_0, .knobs = {1, 64}};
 	struct pipeline_key key = pipeline_key(v, &op);
 	if (b->device->subgroup_arithmetic && b->device->subgroup_min >= 4) {
 		cr_assert_str_eq(key.variant, v->texels ? "texels" : "subgroup");
