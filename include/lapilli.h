@@ -95,7 +95,7 @@ struct lap_device {
 	uint32_t max_invocations;  /* of a workgroup */
 	uint32_t subgroup_size, subgroup_min, subgroup_max;
 	bool unified_memory; /* every device-local heap can be mapped */
-	bool subgroup_arithmetic, float16, storage16, integer_dot, cooperative_matrix, timestamps;
+	bool subgroup_arithmetic, subgroup_shuffle, float16, storage16, integer_dot, cooperative_matrix, timestamps;
 	char refused[192]; /* why Lapilli cannot use it; "" when it can */
 };
 

@@ -19,6 +19,7 @@ typedef float f32;
                             beyond its columns is 0 and stays 0: nothing writes there */
 #define KV_BLOCK      32 /* positions in a block of the KV cache */
 #define ATTN_SLICE    128 /* positions that one workgroup of attn_decode covers; whole KV blocks */
+#define ATTN_PART     8192 /* positions that one subgroup of attn_prefill looks at: see attention_lanes.glsl */
 #define MAX_HEAD_DIM  256
 #define MAX_GQA       16 /* query heads per KV head that attention takes at most in one workgroup */
 #define MAX_STOPS     32 /* end-of-generation ids of a sequence */
@@ -72,11 +73,18 @@ enum kv_type {
 #define KV_Q4_0_WORDS 5  /* of a unit: its scale as f32, then 8 nibbles a word, each 8 too large */
 
 /* constant_id 1 of attention kernels and rope_kv: head_dim | type of K << ... | type of V << ... */
+#define ATTN_DIM_MASK  0xFFFF
 #define ATTN_K_SHIFT   16
 #define ATTN_V_SHIFT   18
 #define ATTN_TYPE_MASK 3
 /* ... and of rope_kv: heads are normed first */
 #define ROPE_NORMS (1 << 20)
+/* ... of attn_prefill and attn_decode: softcap is not 0 */
+#define ATTN_SOFTCAP (1 << 20)
+/* ... of attn_prefill: more than 2 * ATTN_PART positions can be seen */
+#define ATTN_LONG (1 << 21)
+/* ... of attn_decode, above these bits: query heads at a time, 1 or an even number up to 8 */
+#define ATTN_QUERIES_SHIFT 22
 
 /* ---- the step ---- */
 

@@ -1,10 +1,22 @@
 /* attn_decode: one slice of positions, of those the window touches, for all query heads of a KV head, for one row of the step.  Writes
  * the slice's maximum score, the sum of exp(score - maximum), and the values weighted by them:
  * attn_reduce merges the slices. */
+#ifdef LP_SHUFFLE
+layout(local_size_x = 8) in;
+layout(std430, set = 0, binding = 0) writeonly buffer partial_buffer { vec2 partial[]; };
+layout(std430, set = 0, binding = 1) readonly buffer q_buffer { vec4 q_quads[]; };
+
+vec4 x_quad(uint at)
+{
+	return q_quads[at];
+}
+
+#else
 layout(local_size_x = 32) in;
-layout(push_constant) uniform push { attn_args args; };
 layout(std430, set = 0, binding = 0) writeonly buffer partial_buffer { float partial[]; };
 layout(std430, set = 0, binding = 1) readonly buffer q_buffer { float q[]; };
+#endif
+layout(push_constant) uniform push { attn_args args; };
 layout(std430, set = 0, binding = 4) readonly buffer step_buffer {
 	step_header step_head;
 	step_row step_rows[];
@@ -12,6 +24,42 @@ layout(std430, set = 0, binding = 4) readonly buffer step_buffer {
 #define KV_READ       2
 #define TABLE_BINDING 5
 #include "kv.glsl"
+
+#ifdef LP_SHUFFLE
+#define QUERIES   max(SPEC >> ATTN_QUERIES_SHIFT & 15u, 1u)
+#define TILE_ROWS QUERIES
+#include "attention_lanes.glsl"
+
+/* n_heads <= QUERIES heads, from `head` on, over positions begin .. n - 1 of the slice at `first`. */
+void attend_heads(uint head, uint n_heads, uint first, uint begin, uint n)
+{
+	uint slice = gl_WorkGroupID.y, row = gl_WorkGroupID.z;
+	queries q;
+	q.t.is_half = false;
+	[[unroll]] for (uint t = 0; t < TILE_ROWS; t++)
+		query_begin(q, t,
+			(row * args.stride_q + (head + min(t, n_heads - 1)) * HEAD_DIM) / 4,
+			first + uvec2(begin, n));
+	attend(q, step_rows[row].seq, gl_WorkGroupID.x, first + begin, first + n);
+	[[dont_unroll]] for (uint h = 0; h < n_heads; h++) {
+		uint to = ((row * args.n_head + head + h) * args.n_slices + slice) * (1 + HEAD_DIM / 2);
+		float sum = lanes_sum(q.sum[0]);
+		if (lane == 0)
+			partial[to] = vec2(q.maximum[0], sum);
+		[[unroll]] for (uint c = 0; c < N_COLUMNS; c++) {
+			uint column = (8 * c + lane) * COLUMNS;
+			if (column < HEAD_DIM) {
+				uint at = to + 1 + column / 2;
+				partial[at] = values[0][c][0].xy;
+				partial[at + 1] = values[0][c][0].zw;
+				partial[at + 2] = values[0][c][1].xy;
+				partial[at + 3] = values[0][c][1].zw;
+			}
+		}
+		query_next(q);
+	}
+}
+#else
 #define QUERIES 4 /* query heads at a time */
 #include "attention.glsl"
 
@@ -44,6 +92,7 @@ void attend_heads(uint head, uint n_heads, uint first, uint begin, uint n)
 	}
 	barrier(); /* the next heads write the shared arrays again */
 }
+#endif
 
 void main()
 {

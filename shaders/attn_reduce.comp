@@ -9,7 +9,7 @@ layout(std430, set = 0, binding = 2) readonly buffer step_buffer {
 	step_row step_rows[];
 };
 layout(std430, set = 0, binding = 3) readonly buffer sink_buffer { float sinks[]; };
-#define HEAD_DIM (SPEC & 0xFFFFu)
+#define HEAD_DIM (SPEC & ATTN_DIM_MASK)
 
 void main()
 {

@@ -2,11 +2,17 @@
  * workgroup, 16-bit floats, and the weights of a per-weight kernel as words.
  *
  * Knows no kernel and no weight format.  Everything here is 32-bit arithmetic on 32-bit words: no
- * 8, 16 or 64-bit types, and subgroups only where LP_SUBGROUP builds the variant that uses them. */
+ * 8, 16 or 64-bit types, and subgroups only where LP_SUBGROUP or LP_SHUFFLE builds the variant that uses
+ * them. */
 #ifdef LP_SUBGROUP
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
 #endif
+#ifdef LP_SHUFFLE
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_shuffle : require
+#endif
+#extension GL_EXT_control_flow_attributes : require /* [[unroll]]: hints, no feature of a device */
 
 #define LAPILLI_GLSL
 #include "args.h"
@@ -19,6 +25,8 @@ layout(constant_id = 1) const uint SPEC = 0;              /* struct op: constant
 #define ROWS_ARE_WHOLE  ((SPEC & ROWS_WHOLE) != 0)
 #ifdef LP_WEIGHT_FORMAT
 #define HALVES_ARE_KEPT ((SPEC & HALVES_KEPT) != 0)
+#elif defined(LP_SHUFFLE)
+#define HALVES_ARE_KEPT true
 #else
 #define HALVES_ARE_KEPT false
 #endif
@@ -44,6 +52,8 @@ float half_to_float(uint h)
 
 vec2 halves_to_float(uint word)
 {
+	if (HALVES_ARE_KEPT)
+		return unpackHalf2x16(word);
 	return vec2(half_to_float(word), half_to_float(word >> 16));
 }
 

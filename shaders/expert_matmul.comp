@@ -10,6 +10,7 @@ uint expert = tiles[3 * gl_WorkGroupID.z];
 uint first_slot = 3 * args.n_tiles + tiles[3 * gl_WorkGroupID.z + 1];
 uint n_slots = tiles[3 * gl_WorkGroupID.z + 2];
 
+#define TILE_ROWS EXPERT_TILE
 #include "matmul.glsl"
 
 uint slot_of(uint t)

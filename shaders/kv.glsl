@@ -5,9 +5,10 @@
  *
  * The includer defines KV_READ, KV_WRITE or both as the binding of K to read and to write (V follows) and
  * TABLE_BINDING, and has `args` with n_head_kv and n_blocks. */
-#define HEAD_DIM (SPEC & 0xFFFFu)
+#define HEAD_DIM (SPEC & ATTN_DIM_MASK)
 #define K_TYPE   (SPEC >> ATTN_K_SHIFT & ATTN_TYPE_MASK)
 #define V_TYPE   (SPEC >> ATTN_V_SHIFT & ATTN_TYPE_MASK)
+#define HAS_SOFTCAP ((SPEC & ATTN_SOFTCAP) != 0)
 
 layout(std430, set = 0, binding = TABLE_BINDING) readonly buffer table_buffer { uint block_table[]; };
 
@@ -21,10 +22,29 @@ uint kv_element(uint seq, uint pos, uint head_kv)
 #ifdef KV_READ
 layout(std430, set = 0, binding = KV_READ) readonly buffer k_buffer { uint k_words[]; };
 layout(std430, set = 0, binding = KV_READ) readonly buffer k_floats { vec2 k_f32[]; };
+layout(std430, set = 0, binding = KV_READ) readonly buffer k_quad_buffer { uvec4 k_quads[]; };
 layout(std430, set = 0, binding = KV_READ + 1) readonly buffer v_buffer { uint v_words[]; };
 layout(std430, set = 0, binding = KV_READ + 1) readonly buffer v_floats { vec2 v_f32[]; };
+layout(std430, set = 0, binding = KV_READ + 1) readonly buffer v_quad_buffer { uvec4 v_quads[]; };
 
 #define UNIT_PAIRS (KV_UNIT / 2)
+
+/* Whole words of a unit, without its scale. */
+vec4 signed_bytes_of(uint word)
+{
+	return vec4(ivec4(uvec4(word << 24, word << 16, word << 8, word)) >> 24);
+}
+
+vec4 nibbles_of(uint word)
+{
+	return vec4(uvec4(word, word >> 4, word >> 8, word >> 12) & 15u) - 8;
+}
+
+void unpack_halves(uvec4 q, out vec4 a, out vec4 b)
+{
+	a = vec4(halves_to_float(q.x), halves_to_float(q.y));
+	b = vec4(halves_to_float(q.z), halves_to_float(q.w));
+}
 
 /* Pair i of a unit: `word` is the one that holds it, `scale` the unit's first. */
 vec2 q8_0_pair(uint scale, uint word, uint i)
@@ -68,6 +88,54 @@ vec2 v_pair(uint pair)
 	}
 	unit *= KV_Q4_0_WORDS;
 	return q4_0_pair(v_words[unit], v_words[unit + 1 + i / 4], i);
+}
+
+/* The 32 elements of K from `first` on, a whole unit: all vec4s of a head are read at once, so that a scale
+ * is read once. */
+void k_unit(uint first, out vec4 w[8])
+{
+	if (K_TYPE == KV_F32) {
+		[[unroll]] for (uint i = 0; i < 8; i++)
+			w[i] = uintBitsToFloat(k_quads[first / 4 + i]);
+	} else if (K_TYPE == KV_F16) {
+		[[unroll]] for (uint i = 0; i < 4; i++)
+			unpack_halves(k_quads[first / 8 + i], w[2 * i], w[2 * i + 1]);
+	} else if (K_TYPE == KV_Q8_0) {
+		uint at = first / KV_UNIT * KV_Q8_0_WORDS;
+		float scale = uintBitsToFloat(k_words[at]);
+		[[unroll]] for (uint i = 0; i < 8; i++)
+			w[i] = scale * signed_bytes_of(k_words[at + 1 + i]);
+	} else {
+		uint at = first / KV_UNIT * KV_Q4_0_WORDS;
+		float scale = uintBitsToFloat(k_words[at]);
+		[[unroll]] for (uint i = 0; i < 4; i++) {
+			w[2 * i] = scale * nibbles_of(k_words[at + 1 + i]);
+			w[2 * i + 1] = scale * nibbles_of(k_words[at + 1 + i] >> 16);
+		}
+	}
+}
+
+/* The 8 elements of V from `first` on, a multiple of 8. */
+void v_eight(uint first, out vec4 w[2])
+{
+	uint unit = first / KV_UNIT, i = first % KV_UNIT;
+	if (V_TYPE == KV_F32) {
+		w[0] = uintBitsToFloat(v_quads[first / 4]);
+		w[1] = uintBitsToFloat(v_quads[first / 4 + 1]);
+	} else if (V_TYPE == KV_F16) {
+		unpack_halves(v_quads[first / 8], w[0], w[1]);
+	} else if (V_TYPE == KV_Q8_0) {
+		unit *= KV_Q8_0_WORDS;
+		float scale = uintBitsToFloat(v_words[unit]);
+		w[0] = scale * signed_bytes_of(v_words[unit + 1 + i / 4]);
+		w[1] = scale * signed_bytes_of(v_words[unit + 2 + i / 4]);
+	} else {
+		unit *= KV_Q4_0_WORDS;
+		float scale = uintBitsToFloat(v_words[unit]);
+		uint word = v_words[unit + 1 + i / 8];
+		w[0] = scale * nibbles_of(word);
+		w[1] = scale * nibbles_of(word >> 16);
+	}
 }
 #endif
 

@@ -1,25 +1,53 @@
-/* The frame of rmsnorm and layernorm: one workgroup for a segment of a row.
+/* The frame of rmsnorm and layernorm: one workgroup for a segment of a row, with LP_SHUFFLE a subgroup of 8.
  *
  * The includer has computed `mean` and `factor` of the segment's columns when it calls norm_write. */
+#ifdef LP_SHUFFLE
+#define LANES 8
+#else
 #define LANES 128
+#endif
 layout(local_size_x = LANES) in;
 layout(push_constant) uniform push { norm_args args; };
 layout(std430, set = 0, binding = 0) writeonly buffer out_buffer { float result[]; };
+layout(std430, set = 0, binding = 0) writeonly buffer out_quads { vec4 result4[]; };
 layout(std430, set = 0, binding = 1) readonly buffer x_buffer { float x[]; };
+layout(std430, set = 0, binding = 1) readonly buffer x_quads { vec4 x4[]; };
 layout(std430, set = 0, binding = 2) readonly buffer weight_buffer { float weight[]; };
+layout(std430, set = 0, binding = 2) readonly buffer weight_quads { vec4 weight4[]; };
 layout(std430, set = 0, binding = 3) readonly buffer bias_buffer { float bias[]; };
+layout(std430, set = 0, binding = 3) readonly buffer bias_quads { vec4 bias4[]; };
 layout(std430, set = 0, binding = 4) readonly buffer residual_buffer { float residual[]; };
+layout(std430, set = 0, binding = 4) readonly buffer residual_quads { vec4 residual4[]; };
+#ifdef LP_SHUFFLE
+#include "lanes.glsl"
+
+float group_sum(float value)
+{
+	return lanes_sum(value);
+}
+#else
 #define REDUCE_TYPE float
 #include "reduce.glsl"
+#endif
 
 uint lane = gl_LocalInvocationID.x, row = gl_WorkGroupID.z;
 uint column = flat_group() * args.n; /* the segment's first */
 uint x_at = row * args.stride_x + column;
+/* Columns are taken by four where all segments begin at a multiple of it, one by one elsewhere. */
+uint n_quads = args.n % 4 == 0 ? args.n / 4 : 0, n_single = args.n % 4 == 0 ? 0 : args.n;
 
 void norm_write(float mean, float factor)
 {
 	uint to = row * args.stride_out + column, residual_at = row * args.stride_residual + column;
-	for (uint i = lane; i < args.n; i += LANES) {
+	for (uint i = lane; i < n_quads; i += LANES) {
+		vec4 value = (x4[x_at / 4 + i] - mean) * factor * weight4[i];
+		if (args.has_bias != 0)
+			value += bias4[i];
+		if (args.has_residual != 0)
+			value += residual4[residual_at / 4 + i];
+		result4[to / 4 + i] = value;
+	}
+	for (uint i = lane; i < n_single; i += LANES) {
 		float value = (x[x_at + i] - mean) * factor * weight[i];
 		if (args.has_bias != 0)
 			value += bias[i];

@@ -270,6 +270,10 @@ static const struct check_case cases[] = {
 	{KERNEL_attn_prefill, 10, .n_head = 16, .n_head_kv = 4, .head_dim = 256, .pos = 39,
 		.k = KV_Q8_0, .v = KV_Q8_0, .window = 33, .flags = SMALL | SOFTCAP | SINKS},
 
+	/* beyond what lavapipe's loops can count */
+	{KERNEL_attn_prefill, 3, .n_head = 2, .n_head_kv = 1, .head_dim = 64, .pos = 45000,
+		.k = KV_F16, .v = KV_F16},
+
 	{KERNEL_glu, 1, .n_out = 1, .flags = SMALL},
 	{KERNEL_glu, 2, .n_out = 255},
 	{KERNEL_glu, 3, .n_out = 256, .flags = SMALL},

@@ -280,6 +280,18 @@ uint32_t attention_slices(uint32_t n_ctx, uint32_t window)
 								 : all;
 }
 
+/* Query heads of a KV head that attn_decode takes at a time. */
+static uint32_t queries_at_a_time(uint32_t n_gqa)
+{
+	return n_gqa == 1 ? 1 : n_gqa > 8 ? 8 : (n_gqa + 1) / 2 * 2;
+}
+
+/* Rows can see more positions than one subgroup of attn_prefill should look at: two parts it can. */
+static bool sees_long(const struct kv_shape *shape, uint32_t window)
+{
+	return shape->n_ctx > 2 * ATTN_PART && (window == 0 || window > ATTN_PART);
+}
+
 void plan_attention(struct plan *p, struct rows out, struct rows q, const struct kv_layer *kv,
 	const struct kv_shape *shape, const struct attention *a)
 {
@@ -304,7 +316,8 @@ void plan_attention(struct plan *p, struct rows out, struct rows q, const struct
 		.kernel = KERNEL_attn_prefill,
 		.n_outputs = shape->n_head,
 		.rule = SIZE_ROWS,
-		.constant = kv_constant(kv, shape),
+		.constant = kv_constant(kv, shape) | (a->softcap != 0 ? ATTN_SOFTCAP : 0) |
+			(sees_long(shape, a->window) ? ATTN_LONG : 0),
 		.buffers = {out.view, q.view, kv->k, kv->v, p->step, shape->table, sinks},
 		.args.attn_prefill = args,
 	};
@@ -312,6 +325,9 @@ void plan_attention(struct plan *p, struct rows out, struct rows q, const struct
 		assert(a->partial.n_bytes >= (uint64_t)p->max_rows * args.n_head * args.n_slices *
 				(2 + args.head_dim) * sizeof(float));
 		op.kernel = KERNEL_attn_decode;
+		op.constant &= ~(uint32_t)ATTN_LONG;
+		op.constant |= queries_at_a_time(shape->n_head / shape->n_head_kv)
+			<< ATTN_QUERIES_SHIFT;
 		op.n_outputs = shape->n_head_kv;
 		op.rule = SIZE_KV;
 		op.window = a->window;

@@ -13,7 +13,7 @@
 
 #define PREFILL_BUDGET 0.2  /* seconds a prefill submit may last: drivers kill long jobs */
 #define FIRST_PRODUCTS 2e10 /* multiplications of the first one, before a row's time is known */
-#define LEAST_CHUNK    8    /* rows: fewer take as long */
+#define LEAST_CHUNK    16   /* rows: fewer take as long */
 #define FIRST_CHUNK    64   /* rows of the first chunk at most */
 
 /* ---- buffers ---- */

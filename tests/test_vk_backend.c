@@ -435,17 +435,19 @@ Test(vk_backend, every_shader_compiles)
 			if (weight > 0 && !kernel_info(kernel)->per_weight)
 				continue;
 			struct op op = {.kernel = kernel, .weight = weight, .constant = 64};
-			static const char *const variants[] = {NULL, "subgroup", "texels"};
+			static const char *const variants[] = {
+				NULL, "subgroup", "texels", "shuffle", "long"};
 			for (size_t i = 0; i < ARRAY_COUNT(variants); i++) {
 				keys[n] = pipeline_key(v, &op);
 				keys[n].variant = variants[i];
-				bool uses = variants[i] && v->info.subgroup_arithmetic;
+				bool uses = variants[i] &&
+					(i < 3 ? v->info.subgroup_arithmetic : v->shuffle);
 				n += !variants[i] ||
 					(uses && spirv_find(kernel, weight, variants[i]));
 			}
 		}
-	cr_assert(n == spirv_count() || !v->info.subgroup_arithmetic, "%u keys, %zu modules", n,
-		spirv_count());
+	cr_assert(n == spirv_count() || !v->info.subgroup_arithmetic || !v->shuffle,
+		"%u keys, %zu modules", n, spirv_count());
 	cr_assert_eq(pipelines_get(v, keys, n, pipelines, &err), LAP_OK, "%s", err.text);
 	cr_assert_eq(v->n_pipelines, n);
 	cr_assert_eq(pipelines_get(v, keys, n, again, &err), LAP_OK, "%s", err.text);

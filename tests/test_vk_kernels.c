@@ -3,6 +3,7 @@
 #include "check.h"
 #include "op_case.h"
 #include "support.h"
+#include "vk/vk.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -81,6 +82,43 @@ Test(vk_kernels, products_without_texels)
 {
 	check_products(&(struct vk_options){.no_texels = true});
 	check_kernel(KERNEL_matmul, &(struct vk_options){.no_texels = true}, true);
+}
+
+/* Lanes that share what they load of x compute the same bits as lanes that load all of it. */
+Test(vk_kernels, matmul_without_shuffles)
+{
+	static const char *const names[] = {
+		"matmul f16 33 x", "matmul q4_0 150 x", "expert_matmul q8_0 129 x"};
+	struct backend *vk, *base, *cpu;
+	struct lap_error err;
+	uint32_t n_run = 0;
+	cr_assert_eq(vk_open(&(struct vk_options){0}, &vk, &err), LAP_OK, "%s", err.text);
+	cr_assert_eq(vk_open(&(struct vk_options){.no_subgroup = true}, &base, &err), LAP_OK, "%s",
+		err.text);
+	cr_assert_eq(cpu_open(&cpu, &err), LAP_OK, "%s", err.text);
+	cr_expect(!((struct vk *)base)->shuffle);
+	for (uint32_t i = 0; i < check_n_cases() && ((struct vk *)vk)->shuffle; i++) {
+		struct check_result shuffled, loaded;
+		char name[128];
+		bool wanted = false;
+		check_case_name(i, name, sizeof name);
+		for (size_t j = 0; j < ARRAY_COUNT(names); j++)
+			wanted |= strncmp(name, names[j], strlen(names[j])) == 0;
+		if (!wanted)
+			continue;
+		cr_assert_eq(check_run(vk, cpu, i, 1, &shuffled, &err), LAP_OK, "%s", err.text);
+		cr_assert_eq(check_run(base, cpu, i, 1, &loaded, &err), LAP_OK, "%s", err.text);
+		cr_expect(loaded.passed, "%s: %s", name, loaded.reason);
+		cr_expect_eq(shuffled.hash, loaded.hash, "%s: other bits", name);
+		n_run++;
+	}
+	bool has_shuffles = ((struct vk *)vk)->shuffle;
+	vk->ops->close(vk);
+	base->ops->close(base);
+	cpu->ops->close(cpu);
+	if (!has_shuffles)
+		skip_test("this device has no use for shuffles");
+	cr_expect_geq(n_run, ARRAY_COUNT(names));
 }
 
 /* ---- a row of a step is computed alone ---------------------------------------------------------- */

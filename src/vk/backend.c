@@ -211,6 +211,11 @@ static enum lap_status open_all(
 	v->subgroup = v->info.subgroup_arithmetic && v->info.subgroup_min >= 4 && !no_subgroup;
 	v->texels = v->subgroup && device_likes_texels(&v->info) && !options->no_texels;
 	v->keeps_halves = device_keeps_halves(&v->info) && !options->no_texels;
+	/* The shuffle variants are made for subgroups of 8 on a CPU, where a load goes lane by lane and a
+	 * shuffle is one instruction; on GPUs it is the other way round. */
+	v->shuffle = v->texels && v->keeps_halves && v->info.subgroup_shuffle &&
+		v->info.type == LAP_DEVICE_CPU && v->info.subgroup_min == 8 &&
+		v->info.subgroup_max == 8;
 	v->base.device = &v->info;
 	v->base.name = v->info.name;
 	v->base.max_buffer_bytes = view_limit(v, options->max_chunk_bytes);

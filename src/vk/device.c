@@ -128,11 +128,14 @@ static void read_details(VkPhysicalDevice physical, struct lap_device *d, bool *
 	d->subgroup_size = v11.subgroupSize;
 	d->subgroup_min = size_control ? sizes.minSubgroupSize : v11.subgroupSize;
 	d->subgroup_max = size_control ? sizes.maxSubgroupSize : v11.subgroupSize;
-	d->subgroup_arithmetic = (v11.subgroupSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT) &&
-		(v11.subgroupSupportedOperations & VK_SUBGROUP_FEATURE_ARITHMETIC_BIT);
-	/* Sums over a subgroup are reported wrong there (llama.cpp #15846, #20029, #23218). */
+	VkSubgroupFeatureFlags subgroups = v11.subgroupSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT
+		? v11.subgroupSupportedOperations
+		: 0;
+	/* Sums over a subgroup and shuffles are reported wrong there (llama.cpp #15846, #20029, #23218). */
 	if (v12.driverID == VK_DRIVER_ID_MOLTENVK && d->vendor_id == VENDOR_AMD)
-		d->subgroup_arithmetic = false;
+		subgroups = 0;
+	d->subgroup_arithmetic = subgroups & VK_SUBGROUP_FEATURE_ARITHMETIC_BIT;
+	d->subgroup_shuffle = subgroups & VK_SUBGROUP_FEATURE_SHUFFLE_BIT;
 	d->float16 = f12.shaderFloat16;
 	d->storage16 = f11.storageBuffer16BitAccess;
 	d->integer_dot = dot && dot_features.shaderIntegerDotProduct;

@@ -36,6 +36,13 @@ static uint32_t key_knob(const struct pipeline_key *key, const char *name)
 /* The best build of a kernel for the device; NULL: the baseline. */
 static const char *variant(const struct vk *v, const struct pipeline_key *key)
 {
+	const bool is_attention =
+		key->kernel == KERNEL_attn_prefill || key->kernel == KERNEL_attn_decode;
+	const bool fits = !is_attention || (key->constant & ATTN_DIM_MASK) % KV_UNIT == 0;
+	if (v->shuffle && key->kernel == KERNEL_attn_prefill && fits && key->constant & ATTN_LONG)
+		return "long";
+	if (v->shuffle && fits && spirv_find(key->kernel, key->weight, "shuffle"))
+		return "shuffle";
 	if (v->texels && spirv_find(key->kernel, key->weight, "texels"))
 		return "texels";
 	return v->subgroup && spirv_find(key->kernel, key->weight, "subgroup") ? "subgroup" : NULL;

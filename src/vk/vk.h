@@ -39,7 +39,8 @@ struct vk {
 	VkPhysicalDeviceMemoryProperties memory_properties;
 	uint32_t queue_family, timestamp_bits;
 	bool subgroup;     /* use the "subgroup" variants of kernels ... */
-	bool texels;       /* ... and, before them, the "texels" variants */
+	bool texels;       /* ... and, before them, the "texels" variants ... */
+	bool shuffle;      /* ... and, before those, the "shuffle" variants */
 	bool keeps_halves; /* unpackHalf2x16 does not flush subnormal halves */
 	bool pipeline_cache_file, tuning_file;
 	struct tuning tuning; /* has a lock of its own */

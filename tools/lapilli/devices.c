@@ -29,7 +29,7 @@ struct feature {
 	bool present;
 };
 
-enum { N_FEATURES = 7 };
+enum { N_FEATURES = 8 };
 
 static void list_features(const struct lap_device *d, struct feature features[N_FEATURES])
 {
@@ -37,6 +37,7 @@ static void list_features(const struct lap_device *d, struct feature features[N_
 		{"float16", d->float16},
 		{"storage16", d->storage16},
 		{"subgroup_arithmetic", d->subgroup_arithmetic},
+		{"subgroup_shuffle", d->subgroup_shuffle},
 		{"integer_dot", d->integer_dot},
 		{"cooperative_matrix", d->cooperative_matrix},
 		{"timestamps", d->timestamps},
