@@ -1,9 +1,9 @@
 /* attn_reduce: merges the slices that attn_decode wrote for a head of a row, and the head's sink.  Each
- * lane repeats the sum over the slices, which are few, and owns columns. */
-layout(local_size_x = 64) in;
+ * lane repeats the sum over the slices, which are few, and owns pairs of columns.  LANES is a knob. */
+layout(local_size_x_id = LANES_ID) in;
 layout(push_constant) uniform push { attn_args args; };
-layout(std430, set = 0, binding = 0) writeonly buffer out_buffer { float result[]; };
-layout(std430, set = 0, binding = 1) readonly buffer partial_buffer { float partial[]; };
+layout(std430, set = 0, binding = 0) writeonly buffer out_buffer { vec2 result[]; };
+layout(std430, set = 0, binding = 1) readonly buffer partial_buffer { vec2 partial[]; };
 layout(std430, set = 0, binding = 2) readonly buffer step_buffer {
 	step_header step_head;
 	step_row step_rows[];
@@ -19,21 +19,21 @@ void main()
 	uint pos = step_rows[row].pos;
 	uint n = pos / ATTN_SLICE - WINDOW_START(pos, args.window) / ATTN_SLICE + 1;
 	n = min(n, args.n_slices);
-	uint at = (row * args.n_head + head) * args.n_slices * (2 + HEAD_DIM);
-	float maximum = args.has_sinks != 0 ? sinks[head] : ATTN_NONE;
+	uint slice_pairs = 1 + HEAD_DIM / 2; /* maximum and sum, then the values */
+	uint at = (row * args.n_head + head) * args.n_slices * slice_pairs;
+	float sink = args.has_sinks != 0 ? sinks[head] : ATTN_NONE, maximum = sink;
 	for (uint i = 0; i < n; i++)
-		maximum = max(maximum, partial[at + i * (2 + HEAD_DIM)]);
-	float sum = args.has_sinks != 0 ? exp(sinks[head] - maximum) : 0.0;
-	for (uint i = 0; i < n; i++) {
-		uint slice = at + i * (2 + HEAD_DIM);
-		sum += exp(partial[slice] - maximum) * partial[slice + 1];
-	}
-	for (uint d = gl_LocalInvocationID.x; d < HEAD_DIM; d += 64) {
-		float value = 0;
+		maximum = max(maximum, partial[at + i * slice_pairs].x);
+	for (uint pair = gl_LocalInvocationID.x; pair < HEAD_DIM / 2; pair += LANES) {
+		float sum = args.has_sinks != 0 ? exp(sink - maximum) : 0.0;
+		vec2 value = vec2(0);
 		for (uint i = 0; i < n; i++) {
-			uint slice = at + i * (2 + HEAD_DIM);
-			value += exp(partial[slice] - maximum) * partial[slice + 2 + d];
+			uint slice = at + i * slice_pairs;
+			vec2 found = partial[slice];
+			float weight = exp(found.x - maximum);
+			sum += weight * found.y;
+			value += weight * partial[slice + 1 + pair];
 		}
-		result[row * args.stride_out + head * HEAD_DIM + d] = value / sum;
+		result[(row * args.stride_out + head * HEAD_DIM) / 2 + pair] = value / sum;
 	}
 }

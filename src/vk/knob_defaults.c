@@ -15,6 +15,8 @@ static const struct row {
 	bool integer_dot;                    /* the device has it */
 	const char *driver;                  /* begins so */
 } rows[] = {
+	/* One subgroup: each repeats what the head has in common. */
+	{KERNEL_attn_reduce, "LANES", 8, .subgroup_to = 8, .types = 1u << LAP_DEVICE_CPU},
 	/* A software driver pays for every workgroup: 148 us against 69 for 33 rows of 257. */
 	{KERNEL_glu, "OUTPUTS", 4, .types = 1u << LAP_DEVICE_CPU},
 	/* 10.7 ms against 12.3 for 32000 x 768 in Q4_0, 0.25 against 0.32 for 768 x 768. */
