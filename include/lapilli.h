@@ -95,7 +95,8 @@ struct lap_device {
 	uint32_t max_invocations;  /* of a workgroup */
 	uint32_t subgroup_size, subgroup_min, subgroup_max;
 	bool unified_memory; /* every device-local heap can be mapped */
-	bool subgroup_arithmetic, subgroup_shuffle, float16, storage16, integer_dot, cooperative_matrix, timestamps;
+	bool subgroup_arithmetic, subgroup_shuffle, float16, storage16, integer_dot,
+		cooperative_matrix, timestamps;
 	char refused[192]; /* why Lapilli cannot use it; "" when it can */
 };
 
@@ -611,14 +612,16 @@ struct lap_quantize_options {
 	bool pure;             /* one format for all matrices, whatever their part in the model */
 	bool allow_requantize; /* tensors that are quantised already are read, too */
 	uint32_t n_threads;    /* 0: as many as the machine has cores; at most 64 */
-	bool (*progress)(void *user, const struct lap_quantize_step *step); /* false stops: LAP_ERROR */
+	bool (*progress)(
+		void *user, const struct lap_quantize_step *step); /* false stops: LAP_ERROR */
 	void *user;
 };
 
 /* What was made. */
 struct lap_quantize_result {
 	uint64_t n_weights, bytes_before, bytes; /* of all tensors */
-	uint32_t n_fallbacks; /* tensors whose rows are no whole blocks of the format meant for them */
+	uint32_t
+		n_fallbacks; /* tensors whose rows are no whole blocks of the format meant for them */
 };
 
 /* Writes the model `in` (F32, F16 or BF16; of a split one any part) to the file `out`, by rename, its

@@ -197,8 +197,9 @@ static enum lap_status write_texels(struct runnable *r, uint32_t i, const struct
 	const uint64_t quad = 4 * sizeof(uint32_t);
 	struct vk *v = r->v;
 	VkBufferView *views = &r->texels[(size_t)i * N_TEXELS];
-	if (!key->variant || !kernel_info(op->kernel)->per_weight ||
-		strcmp(key->variant, "subgroup") == 0)
+	const bool products = kernel_info(op->kernel)->per_weight;
+	const char *variant = key->variant ? key->variant : "";
+	if (strcmp(variant, "texels") != 0 && !(products && strcmp(variant, "shuffle") == 0))
 		return LAP_OK;
 	for (uint32_t t = 0; t < N_TEXELS; t++) {
 		const uint32_t buffer = texels[t].buffer;
