@@ -79,11 +79,11 @@ Test(completion, bash_completes)
 		{"lapilli bench --ker", " --kernel \n"},
 		{"lapilli validate --ker", "  \n"}, /* of another command */
 		{"lapilli -ctk q", " q8_0 q4_0 \n"},
-		{"lapilli bench -o c", " csv \n"},             /* a word here */
-		{"lapilli logits -o aust", " austen.gguf \n"}, /* a file there */
-		{"lapilli generate --model = aust", " austen.gguf \n"},
-		{"lapilli -n aust", "  \n"}, /* a number */
-		{"lapilli quantize aust", " austen.gguf \n"},
+		{"lapilli bench -o c", " csv \n"},                 /* a word here */
+		{"lapilli logits -o austen.g", " austen.gguf \n"}, /* a file there */
+		{"lapilli generate --model = austen.g", " austen.gguf \n"},
+		{"lapilli -n austen.g", "  \n"}, /* a number */
+		{"lapilli quantize austen.g", " austen.gguf \n"},
 		{"lapilli completion z", " zsh \n"},
 	};
 	char *script = strdup(script_for("bash"));
