@@ -20,7 +20,7 @@ struct chat_view {
 
 	struct text answer, thoughts; /* without marks and line ends around them */
 	struct reasoning parts;
-	char last; /* byte written; 0 before the first */
+	char last;   /* byte written; 0 before the first */
 	bool marked; /* the answer has had thoughts */
 	bool dim, out_of_memory;
 };

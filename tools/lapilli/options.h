@@ -45,7 +45,8 @@ struct options {
 #define OPTION(field, kind, names, value, initial, from, to, commands, group, help) \
 	option_##kind field;
 #include "options.def"
-	struct text warnings; /* a line each: options of llama.cpp that were taken and mean nothing */
+	struct text
+		warnings; /* a line each: options of llama.cpp that were taken and mean nothing */
 };
 
 /* Parses argv[1] and on into *o, which points into argv and the environment. The first argument may name the
