@@ -292,7 +292,6 @@ static enum lap_status each_weight(const struct lap_model *m, struct model_weigh
 	weight_fn *fn, void *user, struct lap_error *err)
 {
 	const struct model *model = m->model;
-	const bool copies = m->backend && m->backend->device;
 	enum lap_status status = LAP_OK;
 #define TENSOR(field, name, n_rows, n_cols, needed)                         \
 	if (!status && model->field.data &&                                 \
@@ -303,7 +302,7 @@ static enum lap_status each_weight(const struct lap_model *m, struct model_weigh
 #include "model.def"
 	for (uint32_t il = 0; il < model->h.n_layer && !status; il++)
 		status = each_layer_weight(model, &model->layers[il], w ? &w->layers[il] : NULL,
-			copies, fn, user, err);
+			m->merges, fn, user, err);
 	return status;
 }
 
@@ -544,6 +543,9 @@ static enum lap_status open_parts(struct lap_model *m, const char *path, const v
 		status = check_tensors(m, &progress, err);
 	if (!status && !options->vocab_only) {
 		status = open_backend(m, options, err);
+		/* The reference that judges a device, and so cuts tensors as it does, lays them out alike. */
+		m->merges =
+			!status && m->backend && (m->backend->device || options->max_chunk_bytes);
 		if (!status && !options->no_weights)
 			status = engine_check_memory(m, err);
 		if (!status && !options->no_weights) {

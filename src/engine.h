@@ -18,6 +18,7 @@ struct lap_model {
 	struct model *model;         /* NULL with vocab_only, as all below */
 	struct backend *backend;
 	struct model_weights weights;
+	bool merges;             /* weights are laid out as on a device: see layer_merges */
 	struct buffer **buffers; /* that hold the weights */
 	uint32_t n_buffers, capacity;
 	struct log log;

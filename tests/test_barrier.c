@@ -203,7 +203,7 @@ Test(sizes, equal_ones_are_one_entry)
 			.extra = 5,
 			.label = "g"},
 	};
-	struct plan plan = {.ops = ops, .n_ops = ARRAY_COUNT(ops), .max_rows = 9};
+	struct plan plan = {.ops = ops, .n_ops = ARRAY_COUNT(ops), .max_rows = 17};
 	struct dispatch_size entries[MAX_SIZES];
 	uint32_t entry[ARRAY_COUNT(ops)];
 	struct lap_error err = {0};
@@ -215,14 +215,14 @@ Test(sizes, equal_ones_are_one_entry)
 	cr_assert_eq(entries[2].divisor, kernel_info(KERNEL_matmul)->rows_per_group);
 	cr_assert_eq(entries[6].groups_x, 0, "an unused entry has no groups");
 
-	struct step_header step = {.n_rows = 9, .n_kv = ATTN_SLICE + 1};
+	struct step_header step = {.n_rows = 17, .n_kv = ATTN_SLICE + 1};
 	sizes_update(entries, MAX_SIZES, &step);
-	cr_assert(entries[0].x == 35000 && entries[0].y == 2 && entries[0].z == 9);
-	cr_assert(entries[1].x == 8 && entries[1].y == 2 && entries[1].z == 9);
-	cr_assert(entries[2].x == 35000 && entries[2].z == 2, "tiles of 8 rows");
+	cr_assert(entries[0].x == 35000 && entries[0].y == 2 && entries[0].z == 17);
+	cr_assert(entries[1].x == 8 && entries[1].y == 2 && entries[1].z == 17);
+	cr_assert(entries[2].x == 35000 && entries[2].z == 2, "tiles of 16 rows");
 	cr_assert(entries[3].x == 1 && entries[3].y == 1 && entries[3].z == 1);
-	cr_assert_eq(entries[4].z, 27, "three experts a row");
-	cr_assert_eq(entries[5].z, 4 + 5, "tiles of 8 slots, and one of each expert");
+	cr_assert_eq(entries[4].z, 51, "three experts a row");
+	cr_assert_eq(entries[5].z, 7 + 5, "tiles of 8 slots, and one of each expert");
 }
 
 /* A window touches as many slices as it can straddle, however long the sequence is. */

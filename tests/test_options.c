@@ -708,7 +708,7 @@ Test(options, help_shows_the_options_of_its_command)
 		char line[64];
 		snprintf(line, sizeof line, "%s --help", commands[c]);
 		char *page = help_of(line);
-		cr_expect(strstr(page, "130 interrupted"), "%s: no exit status", line);
+		cr_expect(strstr(page, "130  interrupted"), "%s: no exit status", line);
 		for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
 			char last[256]; /* the long name, as the page starts or goes on with it */
 			const char *space = strrchr(rows[i].names, ' ');

@@ -4,6 +4,7 @@
 
 #include "commands.h"
 #include "console.h"
+#include "describe.h"
 
 static const char *type_name(enum lap_device_type type)
 {
@@ -74,7 +75,7 @@ static json_t *device_json(const struct lap_device *d)
 	return json;
 }
 
-static void print_device(const struct lap_device *d, bool verbose)
+void describe_device(const struct lap_device *d, bool uuids, bool ids)
 {
 	char api[32], uuid[33];
 	version_text(d->api_version, api);
@@ -99,12 +100,13 @@ static void print_device(const struct lap_device *d, bool verbose)
 				out_printf("%s%s", n++ ? ", " : "", features[i].name);
 		out_printf("%s\n", n ? "" : "-");
 	}
-	out_printf("   uuid       %s\n", uuid_text(d->uuid, uuid));
-	if (verbose)
-		out_printf("   ids        vendor %04x, device %04x, driver version %u, driver uuid "
-			   "%s\n",
-			d->vendor_id, d->device_id, d->driver_version,
-			uuid_text(d->driver_uuid, uuid));
+	if (ids)
+		out_printf("   ids        vendor %04x, device %04x, driver version %u\n",
+			d->vendor_id, d->device_id, d->driver_version);
+	if (uuids)
+		out_printf("   uuid       %s\n", uuid_text(d->uuid, uuid));
+	if (uuids && ids)
+		out_printf("   of driver  %s\n", uuid_text(d->driver_uuid, uuid));
 }
 
 int command_devices(const struct options *o)
@@ -125,7 +127,7 @@ int command_devices(const struct options *o)
 		status = out_json(json_pack("{s:o}", "devices", list));
 	} else {
 		for (uint32_t i = 0; i < n; i++)
-			print_device(&devices[i], o->verbose);
+			describe_device(&devices[i], true, o->verbose);
 	}
 	lap_free(devices);
 	if (status || n_usable)

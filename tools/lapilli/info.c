@@ -4,6 +4,7 @@
 
 #include "commands.h"
 #include "console.h"
+#include "describe.h"
 #include "source.h"
 
 /* The tensors of one format. */
@@ -186,7 +187,7 @@ static const char *known(const char *text)
 	return text && *text ? text : "-";
 }
 
-static void print_info(const struct lap_model_info *m, const char *refused, bool verbose)
+static void print_file(const struct lap_model_info *m, const char *refused)
 {
 	out_printf("file          %s, ", m->path);
 	if (m->n_files > 1)
@@ -195,6 +196,10 @@ static void print_info(const struct lap_model_info *m, const char *refused, bool
 	if (*refused)
 		out_printf("cannot run    %s\n", refused);
 	out_printf("name          %s\n", known(m->name));
+}
+
+void describe_model(const struct lap_model_info *m, bool verbose)
+{
 	out_printf("architecture  %s\n", known(m->architecture));
 	if (m->n_layer) { /* a vocabulary alone has no shape */
 		out_printf("layers        %u of width %u, feed-forward %u\n", m->n_layer, m->n_embd,
@@ -274,7 +279,8 @@ int command_info(const struct options *o)
 		json_object_set_new(json, "memory", runs ? memory_json(m, &memory) : json_null());
 		status = out_json(json);
 	} else {
-		print_info(m, refused.text, o->verbose);
+		print_file(m, refused.text);
+		describe_model(m, o->verbose);
 		if (runs)
 			print_memory(m, &memory);
 	}

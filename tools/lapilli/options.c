@@ -228,7 +228,7 @@ static enum lap_status stray_argument(const char *argument, bool first, struct l
 			nearest = i;
 		}
 	}
-	if (first && best <= 3)
+	if (first && best <= 3 && best < strlen(commands[nearest].name))
 		return fail(err, LAP_USAGE, "unknown command %s; the nearest is %s", argument,
 			commands[nearest].name);
 	if (best == 0)
@@ -753,21 +753,21 @@ void options_show(const struct options *o, FILE *out)
 
 enum { HELP_COLUMN = 34, HELP_WIDTH = 100 }; /* characters */
 
-/* Words of `text` from column HELP_COLUMN on; the cursor stands at column `at`. */
-static void print_wrapped(FILE *out, size_t at, const char *text)
+/* Words of `text` from `column` on; the cursor stands at column `at`. */
+static void print_wrapped(FILE *out, size_t column, size_t at, const char *text)
 {
-	if (at + 2 > HELP_COLUMN) {
+	if (column > 0 && at + 2 > column) {
 		fputc('\n', out);
 		at = 0;
 	}
-	fprintf(out, "%*s", (int)(HELP_COLUMN - at), "");
-	at = HELP_COLUMN;
+	fprintf(out, "%*s", (int)(column - at), "");
+	at = column;
 	while (*text) {
 		size_t n = strcspn(text, " ");
-		if (at > HELP_COLUMN && at + 1 + n > HELP_WIDTH) {
-			fprintf(out, "\n%*s", HELP_COLUMN, "");
-			at = HELP_COLUMN;
-		} else if (at > HELP_COLUMN) {
+		if (at > column && at + 1 + n > HELP_WIDTH) {
+			fprintf(out, "\n%*s", (int)column, "");
+			at = column;
+		} else if (at > column) {
 			fputc(' ', out);
 			at++;
 		}
@@ -778,6 +778,22 @@ static void print_wrapped(FILE *out, size_t at, const char *text)
 	fputc('\n', out);
 }
 
+/* What the option does, with its default.  False: memory is out. */
+static bool option_help(const struct option *option, struct text *help)
+{
+	const void *initial = (const char *)&defaults + option->offset;
+	bool ok = text_printf(help, "%s", option->help);
+	if (option->kind == INTEGER)
+		ok = text_printf(help, " (default %lld)", (long long)*(const int64_t *)initial);
+	if (option->kind == NUMBER)
+		ok = text_printf(help, " (default %g)", *(const double *)initial);
+	if (option->kind == CHOICE) {
+		const char *word = word_of(option->value, *(const int *)initial);
+		ok = text_printf(help, " (default %.*s)", (int)strcspn(word, "|"), word);
+	}
+	return ok;
+}
+
 static void print_option(FILE *out, const struct option *option)
 {
 	struct text names = {0}, help = {0};
@@ -786,20 +802,9 @@ static void print_option(FILE *out, const struct option *option)
 		text_printf(&names, "%s%.*s", names.n ? ", " : "  ", (int)name.n_shown, name.shown);
 	if (option->value[0])
 		text_printf(&names, " %s", option->value);
-
-	text_printf(&help, "%s", option->help);
-	const void *initial = (const char *)&defaults + option->offset;
-	if (option->kind == INTEGER)
-		text_printf(&help, " (default %lld)", (long long)*(const int64_t *)initial);
-	if (option->kind == NUMBER)
-		text_printf(&help, " (default %g)", *(const double *)initial);
-	if (option->kind == CHOICE) {
-		const char *word = word_of(option->value, *(const int *)initial);
-		text_printf(&help, " (default %.*s)", (int)strcspn(word, "|"), word);
-	}
-	if (names.data && help.data) {
+	if (names.data && option_help(option, &help)) {
 		fputs(names.data, out);
-		print_wrapped(out, names.n, help.data);
+		print_wrapped(out, HELP_COLUMN, names.n, help.data);
 	}
 	text_free(&names);
 	text_free(&help);
@@ -820,6 +825,33 @@ static void print_options(FILE *out, enum command command)
 	}
 }
 
+static const char about[] = "Lapilli: language models on any Vulkan GPU";
+static const char on_options[] = "Names of more than one letter take one dash or two, '_' in a "
+				 "name is '-', and a value may be the next "
+				 "argument or stand behind '='. -- ends the options. Where the "
+				 "command line says nothing, a variable may: "
+				 "LAPILLI_ and a long name in capitals, with '_' for '-'.";
+static const char on_output[] =
+	"Requested text and data go to standard output, all else to standard error.";
+static const struct {
+	const char *status, *meaning;
+} statuses[] = {
+	{"0", "done, also when the reader of the output went away"},
+	{"1", "other failure"},
+	{"2", "wrong arguments"},
+	{"3", "validation failed"},
+	{"4", "no usable device"},
+	{"5", "model invalid or unsupported"},
+	{"6", "out of memory"},
+	{"7", "device lost"},
+	{"8", "a file or the output cannot be read or written"},
+	{"130",
+		"interrupted: the first ^C ends the text and prints the statistics, the second "
+		"ends at once"},
+	{"143", "the same by SIGTERM"},
+	{"129", "the same by SIGHUP"},
+};
+
 void options_help(const struct options *o, FILE *out)
 {
 	if (o->command_named) {
@@ -827,12 +859,10 @@ void options_help(const struct options *o, FILE *out)
 			commands[o->command].arguments, commands[o->command].name,
 			commands[o->command].help);
 	} else {
-		fputs("Lapilli: language models on any Vulkan GPU\n\n"
-		      "usage: lapilli [command] [options]\n\nCommands\n",
-			out);
+		fprintf(out, "%s\n\nusage: lapilli [command] [options]\n\nCommands\n", about);
 		for (unsigned i = 0; i < N_COMMANDS; i++) {
 			int n = fprintf(out, "  %s", commands[i].name);
-			print_wrapped(out, n > 0 ? (size_t)n : 0, commands[i].help);
+			print_wrapped(out, HELP_COLUMN, n > 0 ? (size_t)n : 0, commands[i].help);
 		}
 		fputs("\nBelow are the options of generate; those of another command are in its "
 		      "own "
@@ -840,18 +870,133 @@ void options_help(const struct options *o, FILE *out)
 			out);
 	}
 	print_options(out, o->command);
-	fputs("\nNames of more than one letter take one dash or two, '_' in a name is '-', and a "
-	      "value "
-	      "may be\nthe next argument or stand behind '='. -- ends the options. Where the "
-	      "command line says nothing,\na variable may: LAPILLI_ and a long name in "
-	      "capitals, with \'_\' for \'-\'.\n\n"
-	      "Requested text and data go to standard output, all else to standard error.\n"
-	      "Exit status: 0 done (also when the reader of the output went away), 1 other "
-	      "failure,\n"
-	      "2 wrong arguments, 3 validation failed, 4 no usable device, 5 model invalid or "
-	      "unsupported,\n6 out of memory, 7 device lost, 8 a file or the output cannot be read "
-	      "or "
-	      "written,\n130 interrupted: the first ^C ends the text and prints the statistics, "
-	      "the second ends at once;\n143 and 129: the same by SIGTERM and SIGHUP.\n",
-		out);
+	fputc('\n', out);
+	print_wrapped(out, 0, 0, on_options);
+	fputc('\n', out);
+	print_wrapped(out, 0, 0, on_output);
+	fputs("\nExit status\n", out);
+	for (size_t i = 0; i < ARRAY_COUNT(statuses); i++)
+		fprintf(out, "  %-4s %s\n", statuses[i].status, statuses[i].meaning);
+}
+
+/* ---- manual pages: man(7) --------------------------------------------------------------------- */
+
+/* Text in which nothing is a request or an escape. */
+static void print_roff(FILE *out, const char *text, size_t n)
+{
+	if (n && (text[0] == '.' || text[0] == '\''))
+		fputs("\\&", out);
+	for (size_t i = 0; i < n; i++)
+		if (text[i] == '\\')
+			fputs("\\e", out);
+		else if (text[i] == '-')
+			fputs("\\-", out);
+		else if (text[i] == '\'')
+			fputs("\\(aq", out);
+		else if (text[i] == '^')
+			fputs("\\(ha", out);
+		else if (text[i] == '`')
+			fputs("\\(ga", out);
+		else
+			fputc(text[i], out);
+}
+
+static void print_roff_line(FILE *out, const char *text)
+{
+	print_roff(out, text, strlen(text));
+	fputc('\n', out);
+}
+
+static void man_option(FILE *out, const struct option *option)
+{
+	struct text help = {0};
+	const char *cursor = option->names, *between = "";
+	fputs(".TP\n", out);
+	for (struct name name = {0}; next_name(&cursor, &name); between = ", ") {
+		fprintf(out, "%s\\fB", between);
+		print_roff(out, name.shown, name.n_shown);
+		fputs("\\fR", out);
+	}
+	if (option->value[0]) {
+		fputs(" \\fI", out);
+		print_roff(out, option->value, strlen(option->value));
+		fputs("\\fR", out);
+	}
+	fputc('\n', out);
+	if (option_help(option, &help))
+		print_roff_line(out, help.data);
+	text_free(&help);
+}
+
+static void man_options(FILE *out, enum command command)
+{
+	for (unsigned g = 0; g < N_GROUPS; g++) {
+		bool titled = false;
+		for (size_t i = 0; i < ARRAY_COUNT(table); i++) {
+			if (table[i].group != g || !(table[i].commands & 1u << command))
+				continue;
+			if (!titled)
+				fprintf(out, ".SS %s\n", headings[g]);
+			titled = true;
+			man_option(out, &table[i]);
+		}
+	}
+}
+
+static void man_commands(FILE *out)
+{
+	for (unsigned i = 0; i < N_COMMANDS; i++) {
+		fprintf(out, ".TP\n\\fB%s\\fR ", commands[i].name);
+		print_roff_line(out, commands[i].arguments);
+		print_roff_line(out, commands[i].help);
+	}
+}
+
+/* The command of that name; N_COMMANDS: none has it. */
+static enum command command_called(const char *name)
+{
+	unsigned i = 0;
+	while (i < N_COMMANDS && strcmp(commands[i].name, name) != 0)
+		i++;
+	return (enum command)i;
+}
+
+enum lap_status options_man(const char *page, FILE *out, struct lap_error *err)
+{
+	const enum command command = page ? command_called(page) : N_COMMANDS;
+	if (page && command == N_COMMANDS)
+		return fail(err, LAP_USAGE,
+			"man: found \"%.60s\", expected a command (all: lapilli --help)", page);
+	fprintf(out,
+		".TH LAPILLI%s%s 1 \"\" \"lapilli %s\" \"User Commands\"\n.SH NAME\nlapilli%s%s "
+		"\\- ",
+		page ? "\\-" : "", page ? page : "", lap_version(), page ? "\\-" : "",
+		page ? page : "");
+	print_roff_line(out, page ? commands[command].help : about + strlen("Lapilli: "));
+	fprintf(out, ".SH SYNOPSIS\n.B lapilli %s\n", page ? page : "");
+	print_roff_line(out, page ? commands[command].arguments : "[command] [options]");
+	if (page) {
+		fputs(".SH OPTIONS\n", out);
+		man_options(out, command);
+		fputs(".SH NOTES\n", out);
+	} else {
+		fputs(".SH COMMANDS\n", out);
+		man_commands(out);
+		fputs(".SH OPTIONS\nEach command has a page of its own.\n", out);
+	}
+	print_roff_line(out, on_options);
+	fputs(".PP\n", out);
+	print_roff_line(out, on_output);
+	fputs(".SH EXIT STATUS\n", out);
+	for (size_t i = 0; i < ARRAY_COUNT(statuses); i++) {
+		fprintf(out, ".TP\n%s\n", statuses[i].status);
+		print_roff_line(out, statuses[i].meaning);
+	}
+	fputs(".SH SEE ALSO\n", out);
+	if (page)
+		fputs(".BR lapilli (1)\n", out);
+	for (unsigned i = 0; !page && i < N_COMMANDS; i++)
+		fprintf(out, ".BR lapilli\\-%s (1)%s\n", commands[i].name,
+			i + 1 < N_COMMANDS ? "," : "");
+	return LAP_OK;
 }

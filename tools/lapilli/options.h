@@ -92,4 +92,8 @@ void options_show(const struct options *o, FILE *out);
 /* The page of one command, or of the whole program when o->command_named is false. */
 void options_help(const struct options *o, FILE *out);
 
+/* A manual page, of the command of that name or (NULL) of lapilli itself, as man(7) reads it.  LAP_USAGE when
+ * no command is called so; nothing is printed then. */
+enum lap_status options_man(const char *page, FILE *out, struct lap_error *err);
+
 #endif
