@@ -179,8 +179,6 @@ static struct rope rope_of(const struct pass *f)
 		.neox = f->m->arch->rope == ARCH_ROPE_NEOX,
 		.q_scale = f->h->q_scale,
 		.q_scale_ctx = f->h->q_scale_ctx,
-		.norms = &f->l->attn_qk_norm,
-		.eps = f->h->rms_eps,
 	};
 }
 
@@ -196,7 +194,9 @@ static void attention(const struct pass *f, struct rows x)
 	const bool wide_norms = l->attn_q_norm.n_rows != 0;
 	const struct rows q = part(a->qkv, 0, n_q(h)), k = part(a->qkv, at.k, n_kv(h));
 	const struct rows v = part(a->qkv, at.v, n_kv(h));
-	const struct rope rope = rope_of(f);
+	struct rope rope = rope_of(f);
+	rope.norms = &l->attn_qk_norm;
+	rope.eps = h->rms_eps;
 
 	/* queries, keys, values */
 	if (l->attn_qkv.n_rows)
