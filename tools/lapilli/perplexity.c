@@ -155,7 +155,7 @@ static enum lap_status take_base(struct run *r, struct lap_error *err)
 			(long long)o->window, o->logits_base, (unsigned)r->base.n_ctx);
 	} else if (o->file) {
 		struct options own = *o;
-		struct windows text;
+		struct windows text = {0};
 		own.window = r->base.n_ctx;
 		own.chunks = n;
 		status = windows_open(&own, r->model, &text, err);
@@ -167,8 +167,7 @@ static enum lap_status take_base(struct run *r, struct lap_error *err)
 				"%s was not made of %s with these tokens: leave out -f, the base "
 				"has the text in it",
 				o->logits_base, o->file);
-		if (!status)
-			windows_free(&text);
+		windows_free(&text);
 	}
 	if (!status)
 		return windows_take(r->model, tokens, n, r->base.n_ctx, &r->windows, err);
