@@ -810,7 +810,10 @@ static void print_option(FILE *out, const struct option *option)
 	text_free(&help);
 }
 
-static void print_options(FILE *out, enum command command)
+typedef void option_fn(FILE *out, const struct option *option);
+
+/* The command's options in their groups; `before` goes before a group's heading. */
+static void each_option(FILE *out, enum command command, const char *before, option_fn *print)
 {
 	for (unsigned g = 0; g < N_GROUPS; g++) {
 		bool titled = false;
@@ -818,9 +821,9 @@ static void print_options(FILE *out, enum command command)
 			if (table[i].group != g || !(table[i].commands & 1u << command))
 				continue;
 			if (!titled)
-				fprintf(out, "\n%s\n", headings[g]);
+				fprintf(out, "%s%s\n", before, headings[g]);
 			titled = true;
-			print_option(out, &table[i]);
+			print(out, &table[i]);
 		}
 	}
 }
@@ -869,7 +872,7 @@ void options_help(const struct options *o, FILE *out)
 		      "--help.\n",
 			out);
 	}
-	print_options(out, o->command);
+	each_option(out, o->command, "\n", print_option);
 	fputc('\n', out);
 	print_wrapped(out, 0, 0, on_options);
 	fputc('\n', out);
@@ -928,21 +931,6 @@ static void man_option(FILE *out, const struct option *option)
 	text_free(&help);
 }
 
-static void man_options(FILE *out, enum command command)
-{
-	for (unsigned g = 0; g < N_GROUPS; g++) {
-		bool titled = false;
-		for (size_t i = 0; i < ARRAY_COUNT(table); i++) {
-			if (table[i].group != g || !(table[i].commands & 1u << command))
-				continue;
-			if (!titled)
-				fprintf(out, ".SS %s\n", headings[g]);
-			titled = true;
-			man_option(out, &table[i]);
-		}
-	}
-}
-
 static void man_commands(FILE *out)
 {
 	for (unsigned i = 0; i < N_COMMANDS; i++) {
@@ -977,7 +965,7 @@ enum lap_status options_man(const char *page, FILE *out, struct lap_error *err)
 	print_roff_line(out, page ? commands[command].arguments : "[command] [options]");
 	if (page) {
 		fputs(".SH OPTIONS\n", out);
-		man_options(out, command);
+		each_option(out, command, ".SS ", man_option);
 		fputs(".SH NOTES\n", out);
 	} else {
 		fputs(".SH COMMANDS\n", out);
