@@ -15,13 +15,13 @@ static_assert((int)ARCH_ACTIVATION_SILU == ACTIVATION_SILU &&
 		(int)ARCH_ACTIVATION_SWIGLU == ACTIVATION_SWIGLU,
 	"kernels number activations as architectures do");
 
-struct qkv_layout qkv_layout(const struct hparams *h)
+struct qkv_layout qkv_layout(const struct hparams *h, const struct layer *l)
 {
-	struct qkv_layout l;
-	l.k = ROW_STRIDE(n_q(h));
-	l.v = l.k + ROW_STRIDE(n_kv(h));
-	l.stride = l.v + ROW_STRIDE(n_kv(h));
-	return l;
+	struct qkv_layout at;
+	at.k = ROW_STRIDE(n_q(h, l));
+	at.v = at.k + ROW_STRIDE(n_kv(l));
+	at.stride = at.v + ROW_STRIDE(n_kv(l));
+	return at;
 }
 
 struct merged_parts merged_parts(const struct layer *l, enum merged which)
@@ -78,20 +78,23 @@ bool layer_merges(const struct model *m, const struct layer *l, enum merged whic
 	return false;
 }
 
-static bool has_dense(const struct model *m)
+static uint32_t larger(uint32_t a, uint32_t b)
 {
-	for (uint32_t il = 0; il < m->h.n_layer; il++)
-		if (!m->layers[il].experts)
-			return true;
-	return false;
+	return a > b ? a : b;
 }
 
 void activations_shape(
 	struct activations *a, const struct model *m, struct activation_shape list[N_ACTIVATIONS])
 {
 	const struct hparams *h = &m->h;
-	const uint32_t flags = m->arch->flags, n_qkv = qkv_layout(h).stride;
-	const uint32_t n_ff = has_dense(m) ? h->n_ff : 0;
+	const uint32_t flags = m->arch->flags;
+	uint32_t n_qkv = 0, n_q_max = 0, n_ff = 0;
+	for (uint32_t il = 0; il < h->n_layer; il++) {
+		const struct layer *l = &m->layers[il];
+		n_qkv = larger(n_qkv, qkv_layout(h, l).stride);
+		n_q_max = larger(n_q_max, n_q(h, l));
+		n_ff = larger(n_ff, l->experts ? 0 : l->n_ff);
+	}
 	const uint32_t n_ff_exps = h->n_expert ? h->n_ff_expert : 0;
 	const uint32_t n_ff_shexp = h->n_expert ? h->n_ff_shared : 0, n_used = h->n_expert_used;
 	const struct {
@@ -104,8 +107,8 @@ void activations_shape(
 		{&a->norm, h->n_embd, 1, "norm"},
 		{&a->raw, flags & ARCH_QK_NORM && !has_head_norms(m->arch) ? n_qkv : 0, 1, "raw"},
 		{&a->qkv, n_qkv, 1, "qkv"},
-		{&a->q, n_q(h), 1, "q"},
-		{&a->attn, n_q(h), 1, "attn"},
+		{&a->q, n_q_max, 1, "q"},
+		{&a->attn, n_q_max, 1, "attn"},
 		{&a->proj, flags & ARCH_POST_NORM ? h->n_embd : 0, 1, "proj"},
 		{&a->gate_up, flags & ARCH_UNGATED ? n_ff : ROW_STRIDE(n_ff) + n_ff, 1, "gate_up"},
 		{&a->ff, n_ff, 1, "ff"},
@@ -141,10 +144,10 @@ struct pass {
 
 static const struct rows none;
 
-/* Columns of qkv as rows of their own. */
-static struct rows part(struct rows qkv, uint32_t first, uint32_t n)
+/* Columns of x as rows of their own. */
+static struct rows part(struct rows x, uint32_t first, uint32_t n)
 {
-	struct rows r = {.view = qkv.view, .n = n, .stride = qkv.stride};
+	struct rows r = {.view = x.view, .n = n, .stride = x.stride};
 	r.view.offset += (uint64_t)first * sizeof(float);
 	r.view.n_bytes -= (uint64_t)first * sizeof(float);
 	return r;
@@ -165,9 +168,12 @@ static bool flag(const struct pass *f, uint32_t flags)
 
 /* ---- attention ---- */
 
-static const struct kv_shape *shape_of(const struct pass *f)
+static struct kv_shape shape_of(const struct pass *f)
 {
-	return f->layer->window ? &f->kv->window : &f->kv->full;
+	struct kv_shape shape = f->layer->window ? f->kv->window : f->kv->full;
+	shape.n_head_kv = f->layer->n_head_kv;
+	shape.head_dim = f->layer->head_dim;
+	return shape;
 }
 
 static struct rope rope_of(const struct pass *f)
@@ -175,7 +181,7 @@ static struct rope rope_of(const struct pass *f)
 	enum layer_rope kind = f->layer->rope;
 	return (struct rope){
 		.table = kind == LAYER_ROPE_LOCAL ? f->b->rope_local : f->b->rope,
-		.n_rot = kind == LAYER_ROPE_NONE ? 0 : f->h->n_rot,
+		.n_rot = kind == LAYER_ROPE_NONE ? 0 : f->layer->n_rot,
 		.neox = f->m->arch->rope == ARCH_ROPE_NEOX,
 		.q_scale = f->h->q_scale,
 		.q_scale_ctx = f->h->q_scale_ctx,
@@ -188,35 +194,37 @@ static void attention(const struct pass *f, struct rows x)
 	const struct activations *a = f->a;
 	const struct hparams *h = f->h;
 	const struct layer_weights *l = f->l;
-	const struct qkv_layout at = qkv_layout(h);
-	const struct kv_shape *shape = shape_of(f);
+	const uint32_t n_k = n_kv(f->layer);
+	const struct qkv_layout at = qkv_layout(h, f->layer);
+	const struct kv_shape shape = shape_of(f);
 	const struct kv_layer *cache = &f->kv->layers[f->layer->kv_layer];
 	const bool wide_norms = l->attn_q_norm.n_rows != 0;
-	const struct rows q = part(a->qkv, 0, n_q(h)), k = part(a->qkv, at.k, n_kv(h));
-	const struct rows v = part(a->qkv, at.v, n_kv(h));
+	const struct rows qkv = part(a->qkv, 0, at.stride), v = part(qkv, at.v, n_k);
+	const struct rows q = part(qkv, 0, n_q(h, f->layer)), k = part(qkv, at.k, n_k);
+	const struct rows turned = part(a->q, 0, q.n), attn = part(a->attn, 0, q.n);
+	const struct rows raw_q = wide_norms ? part(a->raw, 0, q.n) : q;
+	const struct rows raw_k = wide_norms ? part(a->raw, at.k, n_k) : k;
 	struct rope rope = rope_of(f);
 	rope.norms = &l->attn_qk_norm;
 	rope.eps = h->rms_eps;
 
 	/* queries, keys, values */
 	if (l->attn_qkv.n_rows)
-		plan_matmul(f->p, a->qkv, &l->attn_qkv, x,
-			(struct epilogue){.bias = &l->attn_qkv_bias});
+		plan_matmul(
+			f->p, qkv, &l->attn_qkv, x, (struct epilogue){.bias = &l->attn_qkv_bias});
 	else {
-		plan_matmul(f->p, wide_norms ? part(a->raw, 0, n_q(h)) : q, &l->attn_q, x,
-			(struct epilogue){.bias = &l->attn_q_bias});
-		plan_matmul(f->p, wide_norms ? part(a->raw, at.k, n_kv(h)) : k, &l->attn_k, x,
-			(struct epilogue){.bias = &l->attn_k_bias});
+		plan_matmul(f->p, raw_q, &l->attn_q, x, (struct epilogue){.bias = &l->attn_q_bias});
+		plan_matmul(f->p, raw_k, &l->attn_k, x, (struct epilogue){.bias = &l->attn_k_bias});
 		plan_matmul(f->p, v, &l->attn_v, x, (struct epilogue){.bias = &l->attn_v_bias});
 	}
 	if (wide_norms) {
-		norm(f, q, part(a->raw, 0, n_q(h)), &l->attn_q_norm, NULL, none);
-		norm(f, k, part(a->raw, at.k, n_kv(h)), &l->attn_k_norm, NULL, none);
+		norm(f, q, raw_q, &l->attn_q_norm, NULL, none);
+		norm(f, k, raw_k, &l->attn_k_norm, NULL, none);
 	}
-	plan_rope_kv(f->p, a->q, cache, shape, a->qkv, at.k, at.v, &rope);
+	plan_rope_kv(f->p, turned, cache, &shape, qkv, at.k, at.v, &rope);
 
 	/* scores and values */
-	plan_attention(f->p, a->attn, a->q, cache, shape,
+	plan_attention(f->p, attn, turned, cache, &shape,
 		&(struct attention){
 			.scale = h->attn_scale,
 			.softcap = h->attn_softcap,
@@ -228,11 +236,11 @@ static void attention(const struct pass *f, struct rows x)
 	/* projection */
 	struct epilogue e = {.bias = &l->attn_output_bias, .scale = h->residual_scale};
 	if (flag(f, ARCH_POST_NORM)) {
-		plan_matmul(f->p, a->proj, &l->attn_output, a->attn, e);
+		plan_matmul(f->p, a->proj, &l->attn_output, attn, e);
 		norm(f, a->mid, a->proj, &l->attn_post_norm, NULL, a->x);
 	} else {
 		e.residual = a->x;
-		plan_matmul(f->p, a->mid, &l->attn_output, a->attn, e);
+		plan_matmul(f->p, a->mid, &l->attn_output, attn, e);
 	}
 }
 
@@ -245,11 +253,13 @@ static void dense(const struct pass *f, struct rows out, struct rows x, struct e
 	const struct layer_weights *l = f->l;
 	const uint32_t activation = (uint32_t)f->m->arch->activation;
 	const bool ungated = flag(f, ARCH_UNGATED);
-	const struct rows gate = ungated ? none : part(a->gate_up, 0, a->ff.n);
-	const struct rows up = part(a->gate_up, ungated ? 0 : a->ff.stride, a->ff.n);
+	const uint32_t n_ff = f->layer->n_ff, first_up = ungated ? 0 : ROW_STRIDE(n_ff);
+	const struct rows ff = part(a->ff, 0, n_ff), gate_up = part(a->gate_up, 0, first_up + n_ff);
+	const struct rows gate = ungated ? none : part(gate_up, 0, n_ff);
+	const struct rows up = part(gate_up, first_up, n_ff);
 	const bool one_op = f->p->role == ROLE_DECODE && l->ffn_gate_up.n_chunks == 1;
 	if (l->ffn_gate_up.n_rows)
-		plan_matmul(f->p, one_op ? a->ff : a->gate_up, &l->ffn_gate_up, x,
+		plan_matmul(f->p, one_op ? ff : gate_up, &l->ffn_gate_up, x,
 			(struct epilogue){.gated = one_op ? 1 + activation : 0});
 	else {
 		if (gate.n)
@@ -258,9 +268,9 @@ static void dense(const struct pass *f, struct rows out, struct rows x, struct e
 		plan_matmul(f->p, up, &l->ffn_up, x, (struct epilogue){.bias = &l->ffn_up_bias});
 	}
 	if (!one_op)
-		plan_glu(f->p, a->ff, gate, up, activation, 1);
+		plan_glu(f->p, ff, gate, up, activation, 1);
 	e.bias = &l->ffn_down_bias;
-	plan_matmul(f->p, out, &l->ffn_down, a->ff, e);
+	plan_matmul(f->p, out, &l->ffn_down, ff, e);
 }
 
 /* out = residual + scale * (the chosen experts, weighted, and the shared one)
@@ -387,8 +397,9 @@ void forward_copy(struct plan *p, const struct model *m, const struct kv_cache *
 	for (uint32_t il = 0; il < m->h.n_layer; il++) {
 		f.layer = &m->layers[il];
 		p->layer = (int32_t)il;
+		const struct kv_shape shape = shape_of(&f);
 		if (f.layer->kv_layer == il)
-			plan_kv_copy(p, &kv->layers[il], shape_of(&f), f.layer->window != 0);
+			plan_kv_copy(p, &kv->layers[il], &shape, f.layer->window != 0);
 	}
 }
 
@@ -400,8 +411,9 @@ void forward_shift(struct plan *p, const struct model *m, const struct kv_cache 
 		f.layer = &m->layers[il];
 		p->layer = (int32_t)il;
 		const struct rope rope = rope_of(&f);
+		const struct kv_shape shape = shape_of(&f);
 		if (f.layer->kv_layer == il)
-			plan_kv_shift(p, &kv->layers[il], shape_of(&f), &rope,
+			plan_kv_shift(p, &kv->layers[il], &shape, &rope,
 				(float)rope_magnitude(m, f.layer->rope == LAYER_ROPE_LOCAL));
 	}
 }
@@ -444,10 +456,10 @@ static double rope_frequency(const struct model *m, uint32_t n_ctx, uint32_t i)
 void rope_table(const struct model *m, uint32_t n_ctx, bool local, float *table)
 {
 	const struct hparams *h = &m->h;
-	const uint32_t n_pairs = h->n_rot / 2;
+	const uint32_t n_rot = local ? h->n_rot_swa : h->n_rot, n_pairs = n_rot / 2;
 	const double magnitude = rope_magnitude(m, local);
 	for (uint32_t i = 0; i < n_pairs; i++) {
-		double frequency = local ? pow((double)h->rope_theta_swa, -2.0 * i / h->n_rot)
+		double frequency = local ? pow((double)h->rope_theta_swa, -2.0 * i / n_rot)
 					 : rope_frequency(m, n_ctx, i);
 		for (uint32_t pos = 0; pos < n_ctx; pos++) {
 			float *pair = table + ((uint64_t)pos * n_pairs + i) * 2;

@@ -67,22 +67,22 @@ struct qkv_layout {
 	uint32_t k, v, stride;
 };
 
-struct qkv_layout qkv_layout(const struct hparams *h);
+struct qkv_layout qkv_layout(const struct hparams *h, const struct layer *l);
 
-/* Shapes of all activations of a model, in *a and as a list. */
+/* Shapes of all activations of a model, in *a and as a list; where layers differ, of the largest. */
 void activations_shape(
 	struct activations *a, const struct model *m, struct activation_shape list[N_ACTIVATIONS]);
 
 /* KV caches: layers with a window have a block table of their own, which may reuse the blocks that
- * the window has left behind. */
+ * the window has left behind.  Heads of keys are each layer's own. */
 struct kv_cache {
-	struct kv_shape full, window;
-	struct kv_layer *layers; /* [n_layer] */
+	struct kv_shape full, window; /* n_head_kv and head_dim are 0 */
+	struct kv_layer *layers;      /* [n_layer] */
 };
 
 /* Buffers of a step beside the activations. */
 struct step_buffers {
-	struct view partial; /* of attention in decode: that of the layers without a window */
+	struct view partial;          /* of attention in decode, for the layer that needs most */
 	struct view rope, rope_local; /* tables; rope_local is unused without window layers */
 	struct view routes, tiles;    /* of experts */
 };

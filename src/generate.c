@@ -59,7 +59,7 @@ static uint64_t kv_bytes_read(const struct lap_session *s, uint64_t n)
 		const struct kv_layer *kv = &s->kv.layers[layer->kv_layer];
 		uint64_t seen = layer->window && layer->window < n ? layer->window : n;
 		n_bytes += seen *
-			(kv_bytes(kv->k_type, n_kv(&m->h)) + kv_bytes(kv->v_type, n_kv(&m->h)));
+			(kv_bytes(kv->k_type, n_kv(layer)) + kv_bytes(kv->v_type, n_kv(layer)));
 	}
 	return n_bytes;
 }

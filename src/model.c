@@ -28,9 +28,8 @@ typedef unsigned long long ull; /* what printf's %llu takes */
 
 /* ---- hyperparameters --------------------------------------------------------------------------- */
 
-/* An array gives one value per layer; layers that differ are beyond the forward pass. */
-static enum lap_status read_u32_per_layer(
-	const struct reader *r, const struct gguf_kv *kv, uint32_t *out)
+/* An array with an integer for each layer; *out is the largest. */
+static enum lap_status read_array(const struct reader *r, const struct gguf_kv *kv, uint32_t *out)
 {
 	bool integers = kv->element != GGUF_F32 && kv->element != GGUF_F64 &&
 		kv->element != GGUF_BOOL && kv->element != GGUF_STRING;
@@ -38,26 +37,50 @@ static enum lap_status read_u32_per_layer(
 		return BAD(r,
 			"%s is an array of %llu %s, expected an integer, or one for each layer",
 			kv->key, (ull)kv->n, integers ? "integers" : "values that are no integers");
-	double first = gguf_number(kv, 0);
-	for (uint64_t i = 1; i < kv->n; i++)
-		if (gguf_number(kv, i) != first)
-			return BAD(r,
-				"%s is %.0f for layer 0 and %.0f for layer %llu: layers that "
-				"differ "
-				"are not supported yet",
-				kv->key, first, gguf_number(kv, i), (ull)i);
-	if (first < 0 || first > UINT32_MAX)
-		return BAD(r, "%s is %.0f, expected 0 to %u", kv->key, first, UINT32_MAX);
-	*out = (uint32_t)first;
+	*out = 0;
+	for (uint64_t i = 0; i < kv->n; i++) {
+		double value = gguf_number(kv, i);
+		if (value < 0 || value > UINT32_MAX)
+			return BAD(r, "%s is %.0f, expected 0 to %u", kv->key, value, UINT32_MAX);
+		if (value > *out)
+			*out = (uint32_t)value;
+	}
 	return LAP_OK;
 }
 
-static enum lap_status read_u32(const struct reader *r, const char *key, uint32_t *out)
+static enum lap_status read_layers(const struct reader *r, const char *key, uint32_t *out)
 {
 	const struct gguf_kv *kv = gguf_find(r->g, key);
 	if (kv && kv->type == GGUF_ARRAY)
-		return read_u32_per_layer(r, kv, out);
+		return read_array(r, kv, out);
 	return gguf_u32(r->g, key, out, r->err);
+}
+
+/* What no layer may have for itself. */
+static enum lap_status read_u32(const struct reader *r, const char *key, uint32_t *out)
+{
+	const struct gguf_kv *kv = gguf_find(r->g, key);
+	enum lap_status status = read_layers(r, key, out);
+	for (uint64_t i = 1; kv && kv->type == GGUF_ARRAY && i < kv->n && !status; i++)
+		if (gguf_number(kv, i) != gguf_number(kv, 0))
+			status = BAD(r,
+				"%s is %.0f for layer 0 and %.0f for layer %llu: layers that "
+				"differ in it are not supported yet",
+				key, gguf_number(kv, 0), gguf_number(kv, i), (ull)i);
+	return status;
+}
+
+/* A number; or for each layer whether it has a window, and *out stays as it was. */
+static enum lap_status read_pattern(const struct reader *r, const char *key, uint32_t *out)
+{
+	const struct gguf_kv *kv = gguf_find(r->g, key);
+	if (!kv || kv->type != GGUF_ARRAY)
+		return gguf_u32(r->g, key, out, r->err);
+	if (kv->element == GGUF_BOOL && kv->n == r->h->n_layer)
+		return LAP_OK;
+	return BAD(r, "%s is an array of %llu %s, expected a bool for each of the %u layers", key,
+		(ull)kv->n, kv->element == GGUF_BOOL ? "bools" : "values that are no bools",
+		r->h->n_layer);
 }
 
 static enum lap_status read_f32(const struct reader *r, const char *key, float *out)
@@ -229,28 +252,29 @@ static enum lap_status check_experts(const struct reader *r)
 	return LAP_OK;
 }
 
-static enum lap_status check_heads(const struct reader *r)
+/* The heads of layers with a window, or of those without. */
+static enum lap_status check_heads(const struct reader *r, bool window)
 {
 	const struct hparams *h = r->h;
-	const char *arch = r->arch->name;
-	if (h->n_head_kv == 0 || h->n_head % h->n_head_kv)
-		return BAD(r,
-			"%s.attention.head_count_kv is %u, expected a divisor of the %u heads",
-			arch, h->n_head_kv, h->n_head);
-	if (h->head_dim == 0 || h->head_dim % 2 || h->head_dim > MAX_HEAD_DIM)
+	const char *arch = r->arch->name, *suffix = window ? "_swa" : "";
+	const uint32_t head_dim = window ? h->head_dim_swa : h->head_dim;
+	const uint32_t head_dim_v = window ? h->head_dim_v_swa : h->head_dim_v;
+	const uint32_t n_rot = window ? h->n_rot_swa : h->n_rot;
+	if (head_dim == 0 || head_dim % 2 || head_dim > MAX_HEAD_DIM)
 		return BAD(r, "heads have %u elements, expected an even number from 2 to %d",
-			h->head_dim, MAX_HEAD_DIM);
-	if (h->head_dim_v != h->head_dim)
+			head_dim, MAX_HEAD_DIM);
+	if (head_dim_v != head_dim)
 		return BAD(r,
-			"%s.attention.value_length is %u, expected %u as for keys: others are not "
-			"supported yet",
-			arch, h->head_dim_v, h->head_dim);
-	if (h->n_rot == 0 || h->n_rot % 2 || h->n_rot > h->head_dim)
-		return BAD(r, "%s.rope.dimension_count is %u, expected an even number from 2 to %u",
-			arch, h->n_rot, h->head_dim);
-	if (h->n_head > UINT32_MAX / h->head_dim)
+			"%s.attention.value_length%s is %u, expected %u as for keys: others are "
+			"not supported yet",
+			arch, suffix, head_dim_v, head_dim);
+	if (n_rot == 0 || n_rot % 2 || n_rot > head_dim)
+		return BAD(r,
+			"%s.rope.dimension_count%s is %u, expected an even number from 2 to %u",
+			arch, suffix, n_rot, head_dim);
+	if (h->n_head > UINT32_MAX / head_dim)
 		return BAD(r, "%u heads of %u elements, expected a product below 2^32", h->n_head,
-			h->head_dim);
+			head_dim);
 	return LAP_OK;
 }
 
@@ -270,7 +294,9 @@ static enum lap_status check_hparams(const struct reader *r)
 	if (r->arch->full_every && h->n_swa && h->full_every == 0)
 		return BAD(r, "%s.attention.sliding_window_pattern is %u, expected at least 1",
 			arch, 0);
-	enum lap_status status = check_heads(r);
+	enum lap_status status = check_heads(r, false);
+	if (!status)
+		status = check_heads(r, true);
 	if (!status)
 		status = check_experts(r);
 	return status ? status : check_floats(r);
@@ -285,6 +311,73 @@ static enum lap_status read_hparams(const struct reader *r)
 		status = read_rope_scaling(r);
 	if (!status)
 		status = check_hparams(r);
+	return status;
+}
+
+/* ---- layers ------------------------------------------------------------------------------------ */
+
+/* The layer's value of a key that may be an array; `value` where it is none. */
+static uint32_t of_layer(const struct reader *r, const char *name, uint32_t il, uint32_t value)
+{
+	char key[MAX_NAME];
+	make_key(r, key, name);
+	const struct gguf_kv *kv = gguf_find(r->g, key);
+	return kv && kv->type == GGUF_ARRAY ? (uint32_t)gguf_number(kv, il) : value;
+}
+
+static bool has_window(const struct reader *r, uint32_t il)
+{
+	if (!r->arch->full_every || !r->h->n_swa)
+		return false;
+	bool by_number = r->h->full_every && (il + 1) % r->h->full_every != 0;
+	return of_layer(r, "attention.sliding_window_pattern", il, by_number);
+}
+
+/* What mixes the layer's positions; the one place that decides it. */
+static enum mixer layer_mixer(void)
+{
+	return MIXER_ATTENTION;
+}
+
+/* Windows, ropes, and what else changes from layer to layer. */
+static enum lap_status shape_layer(const struct reader *r, uint32_t il, struct layer *l)
+{
+	const struct hparams *h = r->h;
+	const struct arch *arch = r->arch;
+	const bool window = has_window(r, il);
+	const bool local = window && arch->flags & ARCH_LOCAL_ROPE;
+	const bool turns = arch->rope != ARCH_ROPE_NONE &&
+		!(arch->no_rope_every && (il + 1) % arch->no_rope_every == 0);
+	l->mixer = layer_mixer();
+	l->kv_layer = il;
+	l->window = window ? h->n_swa : 0;
+	l->rope = !turns ? LAYER_ROPE_NONE : local ? LAYER_ROPE_LOCAL : LAYER_ROPE_MODEL;
+	l->n_head_kv = of_layer(r, "attention.head_count_kv", il, h->n_head_kv);
+	l->head_dim = window ? h->head_dim_swa : h->head_dim;
+	l->n_rot = local ? h->n_rot_swa : h->n_rot;
+	l->n_ff = of_layer(r, "feed_forward_length", il, h->n_ff);
+	if (l->n_head_kv == 0 || h->n_head % l->n_head_kv)
+		return BAD(r,
+			"%s.attention.head_count_kv is %u, expected a divisor of the %u heads",
+			arch->name, l->n_head_kv, h->n_head);
+	if (l->n_rot > l->head_dim)
+		return BAD(r,
+			"%s.rope.dimension_count is %u, but heads of layer %u have %u elements",
+			arch->name, l->n_rot, il, l->head_dim);
+	if (l->n_ff == 0)
+		return BAD(r, "%s.feed_forward_length is 0 for layer %u, expected at least 1",
+			arch->name, il);
+	return LAP_OK;
+}
+
+static enum lap_status shape_layers(const struct reader *r, struct model *m)
+{
+	enum lap_status status = LAP_OK;
+	m->layers = array_alloc(m->h.n_layer, sizeof *m->layers);
+	if (!m->layers)
+		return fail_memory(r->err, "layers", m->h.n_layer * (uint64_t)sizeof *m->layers);
+	for (uint32_t il = 0; il < m->h.n_layer && !status; il++)
+		status = shape_layer(r, il, &m->layers[il]);
 	return status;
 }
 
@@ -404,8 +497,8 @@ static enum lap_status read_n_vocab(const struct reader *r)
 	return LAP_OK;
 }
 
-/* The parts of model.def for this model. */
-static size_t list_parts(const struct reader *r, struct part parts[16])
+/* The parts of model.def for this layer. */
+static size_t list_parts(const struct reader *r, const struct layer *l, struct part parts[16])
 {
 	const struct hparams *h = r->h;
 	const struct arch *arch = r->arch;
@@ -423,28 +516,11 @@ static enum lap_status read_layer_tensor(const struct reader *r, const char *pre
 {
 	struct part parts[16];
 	struct tensor *out = (struct tensor *)(void *)((char *)l + field);
-	size_t n = list_parts(r, parts);
+	size_t n = list_parts(r, l, parts);
 	for (size_t i = 0; i < n; i++)
 		if (parts[i].field == field && read_part(r, prefix, w, &parts[i], out))
 			return LAP_OK;
 	return read_tensor(r, prefix, w, out);
-}
-
-/* What model.def does not say: windows and ropes that change from layer to layer. */
-static void set_layer_kind(const struct reader *r, uint32_t il, struct layer *l)
-{
-	const struct hparams *h = r->h;
-	const struct arch *arch = r->arch;
-	bool windowed = arch->full_every && h->n_swa && (il + 1) % h->full_every != 0;
-	bool turns = arch->rope != ARCH_ROPE_NONE &&
-		!(arch->no_rope_every && (il + 1) % arch->no_rope_every == 0);
-	l->mixer = MIXER_ATTENTION;
-	l->kv_layer = il;
-	l->window = windowed ? h->n_swa : 0;
-	l->rope = !turns                                    ? LAYER_ROPE_NONE
-		: windowed && arch->flags & ARCH_LOCAL_ROPE ? LAYER_ROPE_LOCAL
-							    : LAYER_ROPE_MODEL;
-	l->experts = l->ffn_gate_inp.data != NULL;
 }
 
 static enum lap_status read_layer(const struct reader *r, uint32_t il, struct layer *l)
@@ -465,7 +541,7 @@ static enum lap_status read_layer(const struct reader *r, uint32_t il, struct la
 		status = read_layer_tensor(r, prefix, &w, l, offsetof(struct layer, field)); \
 	}
 #include "model.def"
-	set_layer_kind(r, il, l);
+	l->experts = l->ffn_gate_inp.data != NULL;
 	return status;
 }
 
@@ -485,9 +561,6 @@ static enum lap_status read_tensors(const struct reader *r, struct model *m)
 	m->tied_output = !m->output.data;
 	if (m->tied_output)
 		m->output = m->token_embd;
-	m->layers = array_alloc(h->n_layer, sizeof *m->layers);
-	if (!m->layers)
-		return fail_memory(r->err, "layers", h->n_layer * (uint64_t)sizeof *m->layers);
 	for (uint32_t il = 0; il < h->n_layer && !status; il++)
 		status = read_layer(r, il, &m->layers[il]);
 	return status;
@@ -579,6 +652,8 @@ enum lap_status model_create(const struct gguf *gguf, struct model **model, stru
 	m->arch = r.arch;
 	if (!status)
 		status = read_hparams(&r);
+	if (!status)
+		status = shape_layers(&r, m);
 	if (!status)
 		status = read_tensors(&r, m);
 	if (status)

@@ -16,8 +16,12 @@ enum rope_scaling {
 	ROPE_SCALING_LONG, /* LongRoPE, Ding et al. 2024: divisors for short and for long contexts */
 };
 
-/* Hyperparameters.  One field per REQUIRED and OPTIONAL row of model.def, of these kinds. */
+/* Hyperparameters.  One field per REQUIRED and OPTIONAL row of model.def, of these kinds.  What may differ
+ * from layer to layer (kind `layers`, and the rows ending in _swa) is read from struct layer; here n_ff
+ * and n_head_kv are the largest, head_dim and n_rot those of layers without a window. */
 typedef uint32_t hparam_u32;
+typedef uint32_t hparam_layers;  /* the file has one number, or one for each layer */
+typedef uint32_t hparam_pattern; /* likewise; of each layer it says whether it has a window */
 typedef float hparam_f32;
 
 struct hparams {
@@ -27,17 +31,6 @@ struct hparams {
 	uint32_t n_vocab; /* rows of token_embd */
 	enum rope_scaling rope_scaling;
 };
-
-/* Rows of q, and of k or v, that attention works on. */
-static inline uint32_t n_q(const struct hparams *h)
-{
-	return h->n_head * h->head_dim;
-}
-
-static inline uint32_t n_kv(const struct hparams *h)
-{
-	return h->n_head_kv * h->head_dim;
-}
 
 /* A matrix [n_rows][n_cols] row-major, or a vector (n_rows 1).  data NULL: the file has none.
  * Experts: n_experts matrices one behind the other, n_rows counts the rows of them all. */
@@ -63,11 +56,25 @@ struct layer {
 	uint32_t
 		kv_layer; /* whose keys and values it attends to: its own number, or an earlier one */
 	uint32_t window; /* positions it sees, itself among them; 0: all before it */
-	bool experts;    /* its FFN is a mixture of experts */
+	uint32_t n_head_kv, head_dim;
+	uint32_t n_rot; /* dimensions of a head that turn */
+	uint32_t n_ff;
+	bool experts; /* its FFN is a mixture of experts */
 #define LAYER_TENSOR(field, name, n_rows, n_cols, needed) struct tensor field;
 #include "model.def"
 	struct tensor none; /* no tensor: ends the shorter lists of MERGED rows */
 };
+
+/* Rows of q, and of k or v, that a layer's attention works on. */
+static inline uint32_t n_q(const struct hparams *h, const struct layer *l)
+{
+	return h->n_head * l->head_dim;
+}
+
+static inline uint32_t n_kv(const struct layer *l)
+{
+	return l->n_head_kv * l->head_dim;
+}
 
 struct model {
 	const struct arch *arch;

@@ -25,7 +25,7 @@ struct cache_header {
 	uint64_t n_file_bytes;
 	uint64_t model; /* see model_identity */
 	uint32_t n_layer;
-	uint32_t n_kv; /* elements of a position's keys */
+	uint32_t n_kv; /* elements of a position's keys in all layers */
 	uint32_t type_k, type_v;
 	uint32_t first_window; /* first block that layers with a window have */
 	uint32_t window;       /* of those layers; 0: there are none */
@@ -101,12 +101,13 @@ static enum lap_status header_of(
 	*h = (struct cache_header){
 		.format = CACHE_FORMAT,
 		.n_layer = m->h.n_layer,
-		.n_kv = n_kv(&m->h),
 		.type_k = s->kv.layers[0].k_type,
 		.type_v = s->kv.layers[0].v_type,
 		.window = model_window(m),
 		.lapilli = LAP_VERSION,
 	};
+	for (uint32_t il = 0; il < m->h.n_layer; il++)
+		h->n_kv += n_kv(&m->layers[il]);
 	memcpy(h->magic, CACHE_MAGIC, sizeof(h->magic));
 	strncpy(h->device, s->m->backend->name, sizeof(h->device) - 1);
 	return model_identity(s->m, &h->model, err);
@@ -126,7 +127,7 @@ static struct run run_at(const struct lap_session *s, const struct timeline *t, 
 	const struct kv_layer *layer = &s->kv.layers[il];
 	const struct block_list *list = s->m->model->layers[il].window ? &t->window : &t->full;
 	const uint64_t n_bytes =
-		kv_bytes(values ? layer->v_type : layer->k_type, n_kv(&s->m->model->h));
+		kv_bytes(values ? layer->v_type : layer->k_type, n_kv(&s->m->model->layers[il]));
 	const uint32_t first = start / KV_BLOCK;
 	uint32_t end = first + 1;
 	while (end < list->n && list->table[end] == list->table[first] + end - first)
@@ -152,9 +153,11 @@ static uint32_t first_position(
 static uint64_t file_bytes(const struct lap_session *s, const struct cache_header *h)
 {
 	uint64_t n = sizeof(*h) + (uint64_t)h->n_tokens * sizeof(int32_t) + CHECKSUM_BYTES;
-	for (uint32_t il = 0; il < h->n_layer; il++)
+	for (uint32_t il = 0; il < h->n_layer; il++) {
+		const uint32_t n_row = n_kv(&s->m->model->layers[il]);
 		n += (uint64_t)(h->n_tokens - first_position(s, h, il)) *
-			(kv_bytes(h->type_k, h->n_kv) + kv_bytes(h->type_v, h->n_kv));
+			(kv_bytes(h->type_k, n_row) + kv_bytes(h->type_v, n_row));
+	}
 	return n;
 }
 
@@ -352,11 +355,12 @@ static enum lap_status take_all(struct lap_session *s, const struct cache_header
 	bytes += h->n_tokens * sizeof(*tokens);
 	for (uint32_t il = 0; il < h->n_layer && !status; il++) {
 		const uint32_t first = first_position(s, h, il);
-		const bool window = s->m->model->layers[il].window && first < h->n_tokens;
+		const struct layer *layer = &s->m->model->layers[il];
+		const bool window = layer->window && first < h->n_tokens;
 		const uint32_t start = window ? first_window * KV_BLOCK : first;
 		for (int values = 0; values < 2 && !status; values++) {
 			const uint32_t type = values ? h->type_v : h->type_k;
-			bytes += (start - first) * kv_bytes((enum kv_type)type, h->n_kv);
+			bytes += (start - first) * kv_bytes((enum kv_type)type, n_kv(layer));
 			status = take_layer(s, t, il, values, start, &bytes, err);
 		}
 	}

@@ -44,8 +44,6 @@ static void shape_tables(struct lap_session *s)
 		s->n_window_blocks = s->n_full_blocks;
 	s->kv.full = (struct kv_shape){
 		.n_head = h->n_head,
-		.n_head_kv = h->n_head_kv,
-		.head_dim = h->head_dim,
 		.n_blocks = n_blocks,
 		.n_ctx = s->n_ctx,
 	};
@@ -92,11 +90,13 @@ static bool is_quantised(enum lap_kv_type type)
 static enum lap_status check_kv_types(
 	const struct model *m, const struct lap_session_options *o, struct lap_error *err)
 {
-	if ((is_quantised(o->type_k) || is_quantised(o->type_v)) && m->h.head_dim % KV_UNIT)
-		return fail(err, LAP_USAGE,
-			"heads of %u elements cannot be kept as q8_0 or q4_0, expected a multiple "
-			"of %u: use f16 or f32",
-			(unsigned)m->h.head_dim, (unsigned)KV_UNIT);
+	const bool quantised = is_quantised(o->type_k) || is_quantised(o->type_v);
+	for (uint32_t il = 0; il < m->h.n_layer && quantised; il++)
+		if (m->layers[il].head_dim % KV_UNIT)
+			return fail(err, LAP_USAGE,
+				"heads of %u elements cannot be kept as q8_0 or q4_0, expected a "
+				"multiple of %u: use f16 or f32",
+				(unsigned)m->layers[il].head_dim, (unsigned)KV_UNIT);
 	return LAP_OK;
 }
 
@@ -219,7 +219,7 @@ static uint64_t position_bytes(const struct lap_session *s, uint32_t il, uint32_
 	const struct kv_layer *l = &s->kv.layers[il];
 	if (s->m->model->layers[il].kv_layer != il)
 		return 0;
-	return kv_bytes(i ? l->v_type : l->k_type, n_kv(&s->m->model->h));
+	return kv_bytes(i ? l->v_type : l->k_type, n_kv(&s->m->model->layers[il]));
 }
 
 static enum lap_status visit_kv(struct lap_session *s, const struct visit *v)
@@ -240,25 +240,41 @@ static enum lap_status visit_kv(struct lap_session *s, const struct visit *v)
 	return status;
 }
 
+/* Floats of a row's partial attention, for the layer that needs most. */
+static uint64_t partial_floats(const struct lap_session *s)
+{
+	const struct model *m = s->m->model;
+	uint64_t largest = 0;
+	for (uint32_t il = 0; il < m->h.n_layer; il++) {
+		const struct layer *l = &m->layers[il];
+		uint64_t n = (uint64_t)m->h.n_head * attention_slices(s->n_ctx, l->window) *
+			(2 + l->head_dim);
+		largest = n > largest ? n : largest;
+	}
+	return largest;
+}
+
+static uint64_t rope_bytes(const struct lap_session *s, uint32_t n_rot)
+{
+	return (uint64_t)s->n_ctx * (n_rot / 2) * 2 * sizeof(float);
+}
+
 static enum lap_status visit_step(struct lap_session *s, const struct visit *v)
 {
 	const struct hparams *h = &s->m->model->h;
 	struct step_buffers *sb = &s->step_buffers;
 	const uint64_t max_rows = s->max_rows;
 	const uint64_t n_slots = (s->n_batch > max_rows ? s->n_batch : max_rows) * h->n_expert_used;
-	const uint64_t rope_bytes = (uint64_t)s->n_ctx * (h->n_rot / 2) * 2 * sizeof(float);
 	const uint64_t table_bytes = (uint64_t)s->n_seq * s->kv.full.n_blocks * sizeof(uint32_t);
 	const bool local = s->m->model->arch->flags & ARCH_LOCAL_ROPE;
 	const struct session_need list[] = {
 		{&s->kv.full.table, table_bytes, MEMORY_SHARED, "the block table", false},
 		{&s->kv.window.table, table_bytes, MEMORY_SHARED, "the block table of windows",
 			false},
-		{&sb->partial,
-			max_rows * h->n_head * attention_slices(s->n_ctx, 0) * (2 + h->head_dim) *
-				sizeof(float),
-			MEMORY_DEVICE, "partial attention", false},
-		{&sb->rope, rope_bytes, MEMORY_DEVICE, "the table of angles", false},
-		{&sb->rope_local, local ? rope_bytes : 0, MEMORY_DEVICE,
+		{&sb->partial, max_rows * partial_floats(s) * sizeof(float), MEMORY_DEVICE,
+			"partial attention", false},
+		{&sb->rope, rope_bytes(s, h->n_rot), MEMORY_DEVICE, "the table of angles", false},
+		{&sb->rope_local, local ? rope_bytes(s, h->n_rot_swa) : 0, MEMORY_DEVICE,
 			"the table of local angles", false},
 		{&sb->routes, n_slots * sizeof(struct expert_route), MEMORY_DEVICE, "routes",
 			false},

@@ -206,7 +206,19 @@ Test(model, one_value_for_each_layer)
 
 	b = new_builder();
 	builder_i32s(b, "llama.attention.head_count_kv", (const int32_t[]){2, 4}, 2);
-	expect_refused(b, "head_count_kv is 2 for layer 0 and 4 for layer 1");
+	expect_refused(b, "blk.1.attn_k.weight is [16, 32], expected [32, 32]");
+	b = new_builder();
+	builder_i32s(b, "llama.attention.head_count_kv", (const int32_t[]){2, 0}, 2);
+	expect_refused(b, "head_count_kv is 0, expected a divisor of the 4 heads");
+	b = new_builder();
+	builder_i32s(b, "llama.feed_forward_length", (const int32_t[]){64, 96}, 2);
+	expect_refused(b, "blk.1.ffn_gate.weight is [64, 32], expected [96, 32]");
+	b = new_builder();
+	builder_i32s(b, "llama.feed_forward_length", (const int32_t[]){64, 0}, 2);
+	expect_refused(b, "feed_forward_length is 0 for layer 1, expected at least 1");
+	b = new_builder();
+	builder_i32s(b, "llama.attention.head_count", (const int32_t[]){4, 8}, 2);
+	expect_refused(b, "head_count is 4 for layer 0 and 8 for layer 1");
 	b = new_builder();
 	builder_i32s(b, "llama.attention.head_count_kv", (const int32_t[]){2, 2, 2}, 3);
 	expect_refused(b, "head_count_kv is an array of 3 integers");

@@ -166,7 +166,7 @@ Test(session_memory, window_layers_keep_their_window)
 	struct lap_memory_plan p = plan_of(m, o), longer;
 	o.n_ctx = 2048;
 	longer = plan_of(m, o);
-	cr_expect_eq(p.kv_token_bytes, n_full * 2 * n_kv(h) * 2);
+	cr_expect_eq(p.kv_token_bytes, n_full * 2 * n_kv(&m->model->layers[0]) * 2);
 	cr_expect_eq(longer.kv_bytes - p.kv_bytes, 1024 * p.kv_token_bytes);
 	lap_model_close(m);
 }

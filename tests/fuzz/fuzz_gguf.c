@@ -68,9 +68,9 @@ static void read_model(const struct model *m)
 #define LAYER_TENSOR(field, name, n_rows, n_cols, needed) \
 	touch(l->field.data, l->field.data ? l->field.n_bytes : 0);
 #include "model.def"
+		if (l->head_dim == 0 || h->n_head % l->n_head_kv || l->n_rot > l->head_dim)
+			abort();
 	}
-	if (h->head_dim == 0 || h->n_head % h->n_head_kv || h->n_rot > h->head_dim)
-		abort();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
