@@ -7,6 +7,13 @@ float sigmoid(float x)
 	return (x < 0 ? e : 1.0) / (1 + e);
 }
 
+/* x * sigmoid(x) */
+vec4 silu(vec4 x)
+{
+	vec4 e = exp(-abs(x));
+	return x * mix(vec4(1), e, lessThan(x, vec4(0))) / (1 + e);
+}
+
 /* The constants: 2 sqrt(2 / pi), for (1 + tanh(y)) / 2 is sigmoid(2 y); then those of args.h. */
 float activation(uint which, float x)
 {

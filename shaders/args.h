@@ -36,6 +36,11 @@ typedef float f32;
 #define WEIGHT_PAD    256 /* readable bytes behind the last row of a weight chunk: word reads and
                              the tail of the last unit of 32 weights may touch them */
 
+#define STATE_BLOCK   16 /* positions in a block of a recurrent layer's state */
+#define STATE_NONE    0xFFFFFFFFu /* in a table of state blocks: this one is not kept */
+#define MAX_STATE_DIM 128 /* of a key and of a value of the delta rule */
+#define MAX_TAPS      8   /* of a causal convolution */
+
 #define ROW_STRIDE(n) (((n) + ROW_ALIGN - 1) / ROW_ALIGN * ROW_ALIGN)
 
 /* constant_id 1 of embed, matvec and matmul: rows are whole units of 32 weights, so that they begin at
@@ -223,12 +228,12 @@ struct embed_args {
 /* rmsnorm:   out = x / sqrt(mean(x^2) + eps) * weight                     (Zhang & Sennrich 2019)
  * layernorm: out = (x - mean(x)) / sqrt(variance(x) + eps) * weight       (Ba et al. 2016)
  * both (+ bias) (+ residual), for each segment of n columns of a row: n_outputs segments side by side
- * (heads), one where the whole row is normed.  buffers: out, x, weight (f32[n]), bias (f32[n]),
- * residual (rows like out) */
+ * (heads), one where the whole row is normed.  is_gated: times silu(residual) instead of plus residual.
+ * buffers: out, x, weight (f32[n]), bias (f32[n]), residual (rows like out) */
 struct norm_args {
 	u32 n, n_segments;
 	u32 stride_out, stride_x, stride_residual;
-	u32 has_bias, has_residual;
+	u32 has_bias, has_residual, is_gated;
 	f32 eps;
 };
 
@@ -310,6 +315,67 @@ struct kv_shift_args {
 	u32 n_blocks;
 	f32 inv_magnitude;
 };
+
+/* ---- recurrent layers ---- */
+
+/* The state of a recurrent layer is kept in blocks of STATE_BLOCK positions, reached through a table
+ * u32 [n_seq][n_blocks] that says STATE_NONE where a block is not kept.  A block holds what it takes to go on
+ * from any position in it: the state before its first one, and what each of its positions adds.  Going back,
+ * forking and keeping a prefix are then edits of the table, as with the KV cache.  The start of block 0 is zero
+ * and is not read; nor is what a block has for positions that were not computed.
+ *
+ * Rows of a sequence stand together in a step, at consecutive positions; kept are, of each sequence, the block of
+ * its first row, that of the position behind its last (which has an entry in the table too), and in decode all
+ * between.  In prefill all rows are of one sequence. */
+
+#define CONV_NONE 0xFFFFFFFFu /* the offset of a gate that is not there */
+
+/* A causal convolution of each channel with taps of its own, the last of them for the row's position:
+ * y = sum_i weights[channel][i] * in(position - n_taps + 1 + i), in = x * gate_in, 0 before the first position;
+ * out = f(y) * gate_out, f: silu or none; x and the gates, which are optional, are parts of a row.
+ * A block, in floats: [n_taps - 1][n_channels], `in` at the positions before it, oldest first; then
+ * [STATE_BLOCK][n_channels], at its own.
+ * buffers: out, state, x, weights (f32 [n_channels][n_taps]), step, table.  Channels and offsets are multiples of
+ * 4; constant_id 1: n_taps. */
+struct conv_args {
+	u32 n_channels, n_taps;
+	u32 stride_out, stride_x;
+	u32 x, gate_in, gate_out; /* offsets in a row of x; CONV_NONE: no such gate */
+	u32 silu;
+	u32 n_blocks; /* entries of a sequence in the table */
+};
+
+#define CONV_WORDS(n_channels, n_taps) ((STATE_BLOCK + (n_taps) - 1) * (n_channels))
+
+/* The gated delta rule (Yang et al. 2024, arXiv:2412.06464).  A row has q and k [n_group][dk], v [n_head][dv],
+ * one behind the other; head h takes q and k of group h % n_group.  q and k are divided by max(length, eps), q also by sqrt(dk).
+ * beta = 1 / (1 + exp(-gates[beta + h])), g = a[h] * ln(1 + exp(gates[alpha + h] + dt[h])):
+ *     S <- exp(g) S;  u = beta (v - S^T k);  S <- S + k u^T;  out = S^T q           S: [dk][dv]
+ * With the state S before a block, and G_t the sum of g over the block's positions up to t:
+ *     u_t = beta_t (v_t - exp(G_t) S^T k_t - sum_{j < t} exp(G_t - G_j) (k_j . k_t) u_j)
+ *     out_t = exp(G_t) S^T q_t + sum_{j <= t} exp(G_t - G_j) (k_j . q_t) u_j
+ * so that S is read once for all rows in a block, and written once, for the next:
+ *     exp(G_t) S + sum_j exp(G_t - G_j) k_j u_j^T,  t the last of the block
+ * A block, in floats: S [n_head][dk][dv]; then for each position k [n_group][dk], divided; u [n_head][dv]; G [n_head].
+ * In prefill, S of blocks that are not kept passes through where the last kept one will be.
+ * buffers: out [n_head][dv], state, qkv, gates, dt_a (f32: dt [n_head], a [n_head]), step, table.  dk and dv are
+ * multiples of 4.  n_outputs: n_head times DELTA_SLICES. */
+struct delta_args {
+	u32 n_group, n_head, dk, dv;
+	u32 stride_out, stride_qkv, stride_gates;
+	u32 alpha, beta; /* offsets in a row of gates */
+	u32 n_blocks;    /* entries of a sequence in the table */
+	f32 eps;
+};
+
+#define DELTA_SLICE 32 /* columns of S that a workgroup takes */
+#define DELTA_SLICES(dv) (((dv) + DELTA_SLICE - 1) / DELTA_SLICE)
+
+/* Where the parts of a block begin, and its size; a: a struct delta_args. */
+#define DELTA_K(a)     ((a).n_head * (a).dk * (a).dv)
+#define DELTA_U(a)     (DELTA_K(a) + STATE_BLOCK * (a).n_group * (a).dk)
+#define DELTA_G(a)     (DELTA_U(a) + STATE_BLOCK * (a).n_head * (a).dv)
+#define DELTA_WORDS(a) (DELTA_G(a) + STATE_BLOCK * (a).n_head)
 
 #define ACTIVATION_SILU   0 /* x / (1 + exp(-x)) */
 #define ACTIVATION_GELU   1 /* x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))  (Hendrycks & Gimpel) */

@@ -18,6 +18,7 @@ layout(std430, set = 0, binding = 3) readonly buffer bias_buffer { float bias[];
 layout(std430, set = 0, binding = 3) readonly buffer bias_quads { vec4 bias4[]; };
 layout(std430, set = 0, binding = 4) readonly buffer residual_buffer { float residual[]; };
 layout(std430, set = 0, binding = 4) readonly buffer residual_quads { vec4 residual4[]; };
+#include "activation.glsl"
 #ifdef LP_SHUFFLE
 #include "lanes.glsl"
 
@@ -36,6 +37,12 @@ uint x_at = row * args.stride_x + column;
 /* Columns are taken by four where all segments begin at a multiple of it, one by one elsewhere. */
 uint n_quads = args.n % 4 == 0 ? args.n / 4 : 0, n_single = args.n % 4 == 0 ? 0 : args.n;
 
+/* A result with its residual, or its gate. */
+vec4 joined(vec4 value, vec4 other)
+{
+	return args.is_gated != 0 ? value * silu(other) : value + other;
+}
+
 void norm_write(float mean, float factor)
 {
 	uint to = row * args.stride_out + column, residual_at = row * args.stride_residual + column;
@@ -44,7 +51,7 @@ void norm_write(float mean, float factor)
 		if (args.has_bias != 0)
 			value += bias4[i];
 		if (args.has_residual != 0)
-			value += residual4[residual_at / 4 + i];
+			value = joined(value, residual4[residual_at / 4 + i]);
 		result4[to / 4 + i] = value;
 	}
 	for (uint i = lane; i < n_single; i += LANES) {
@@ -52,7 +59,7 @@ void norm_write(float mean, float factor)
 		if (args.has_bias != 0)
 			value += bias[i];
 		if (args.has_residual != 0)
-			value += residual[residual_at + i];
+			value = joined(vec4(value), vec4(residual[residual_at + i])).x;
 		result[to + i] = value;
 	}
 }

@@ -274,6 +274,42 @@ static const struct check_case cases[] = {
 	{KERNEL_attn_prefill, 3, .n_head = 2, .n_head_kv = 1, .head_dim = 64, .pos = 45000,
 		.k = KV_F16, .v = KV_F16},
 
+	{KERNEL_rmsnorm, 3, .n_out = 5 * 36, .n_segments = 5, .flags = SMALL | RESIDUAL | GATED},
+	{KERNEL_rmsnorm, 2, .n_out = 33, .flags = RESIDUAL | GATED},
+
+	{KERNEL_conv, 1, .n_out = 4, .n_in = 2, .flags = SMALL},
+	{KERNEL_conv, 33, .n_out = 96, .n_in = 4, .pos = 0},
+	{KERNEL_conv, 7, .n_out = 260, .n_in = 3, .pos = 15, .room = 9, .flags = SMALL | GATED},
+	{KERNEL_conv, 40, .n_out = 68, .n_in = 8, .pos = 35, .flags = SMALL | SPARSE},
+	{KERNEL_conv, 5, .n_out = 12, .n_in = 4, .n_segments = 5, .pos = 0, .flags = SMALL},
+	{KERNEL_conv, 32, .n_out = 64, .n_in = 4, .n_segments = 3, .pos = 15},
+	{KERNEL_conv, 9, .n_out = 300, .n_in = 3, .n_segments = 4, .pos = 30,
+		.flags = SMALL | GATED},
+
+	{KERNEL_delta_decode, 1, .n_out = 4, .n_head = 1, .n_head_kv = 1, .head_dim = 4,
+		.flags = SMALL},
+	{KERNEL_delta_decode, 1, .n_out = 128, .n_head = 4, .n_head_kv = 2, .head_dim = 128,
+		.pos = 15},
+	{KERNEL_delta_decode, 5, .n_out = 36, .n_head = 4, .n_head_kv = 2, .head_dim = 32,
+		.n_segments = 5, .pos = 12, .room = 8, .flags = SMALL},
+	{KERNEL_delta_decode, 32, .n_out = 64, .n_head = 3, .n_head_kv = 1, .head_dim = 48,
+		.pos = 31},
+	{KERNEL_delta_decode, 20, .n_out = 20, .n_head = 2, .n_head_kv = 2, .head_dim = 128,
+		.n_segments = 3, .pos = 0, .flags = SMALL},
+
+	{KERNEL_delta_prefill, 1, .n_out = 4, .n_head = 1, .n_head_kv = 1, .head_dim = 4,
+		.flags = SMALL},
+	{KERNEL_delta_prefill, 33, .n_out = 32, .n_head = 4, .n_head_kv = 2, .head_dim = 32,
+		.flags = SMALL},
+	{KERNEL_delta_prefill, 7, .n_out = 40, .n_head = 3, .n_head_kv = 1, .head_dim = 28,
+		.pos = 15, .room = 9},
+	{KERNEL_delta_prefill, 16, .n_out = 128, .n_head = 2, .n_head_kv = 1, .head_dim = 64,
+		.pos = 16},
+	{KERNEL_delta_prefill, 50, .n_out = 12, .n_head = 4, .n_head_kv = 4, .head_dim = 20,
+		.pos = 27, .flags = SMALL | SPARSE},
+	{KERNEL_delta_prefill, 81, .n_out = 128, .n_head = 4, .n_head_kv = 2, .head_dim = 128,
+		.pos = 31, .flags = SPARSE},
+
 	{KERNEL_glu, 1, .n_out = 1, .flags = SMALL},
 	{KERNEL_glu, 2, .n_out = 255},
 	{KERNEL_glu, 3, .n_out = 256, .flags = SMALL},
@@ -448,7 +484,7 @@ void check_case_name(uint32_t i, char *name, size_t n_bytes)
 		{SOFTCAP, "softcap"}, {SINKS, "sinks"}, {UNGATED, "no gate"},
 		{BY_POS, "by position"}, {X_PER_SLOT, "x per slot"}, {OVER_ALL, "over all"},
 		{SHARED, "shared"}, {SHARED_GATE, "shared gate"}, {GATED, "gated"},
-		{HEAD_NORMS, "norms"}};
+		{HEAD_NORMS, "norms"}, {SPARSE, "sparse"}};
 	static const char *const activations[] = {[ACTIVATION_SILU] = "silu",
 		[ACTIVATION_GELU] = "gelu",
 		[ACTIVATION_SWIGLU] = "swiglu"};
@@ -469,7 +505,7 @@ void check_case_name(uint32_t i, char *name, size_t n_bytes)
 		text_printf(&t, " rot %u", c->n_rot);
 	if (has_cache(c))
 		text_printf(&t, " %s/%s", kv_names[c->k], kv_names[c->v]);
-	if (c->kernel == KERNEL_glu || c->flags & GATED)
+	if (c->kernel == KERNEL_glu || (c->flags & GATED && c->kernel == KERNEL_matvec))
 		text_printf(&t, " %s", activations[c->activation]);
 	if (c->n_segments)
 		text_printf(&t, " in %u", c->n_segments);
@@ -531,7 +567,9 @@ static void build_norm(struct side *s, const struct step_row *rows)
 	if (c->flags & RESIDUAL)
 		residual = input_rows(s, c->n_out, 1);
 	input_step(s, rows, 1);
-	if (!s->status)
+	if (!s->status && c->flags & GATED)
+		plan_norm_gated(&s->plan, out, x, &w, 1e-5f, residual);
+	else if (!s->status)
 		plan_norm(&s->plan, c->kernel == KERNEL_rmsnorm ? NORM_RMS : NORM_LAYER, out, x, &w,
 			&bias, 1e-5f, residual);
 }
@@ -934,6 +972,9 @@ static void (*const builders[N_KERNELS])(struct side *s, const struct step_row *
 	[KERNEL_attn_decode] = build_attention,
 	[KERNEL_attn_reduce] = build_attn_reduce,
 	[KERNEL_attn_prefill] = build_attention,
+	[KERNEL_conv] = build_conv,
+	[KERNEL_delta_decode] = build_delta,
+	[KERNEL_delta_prefill] = build_delta,
 	[KERNEL_glu] = build_glu,
 	[KERNEL_moe_route] = build_moe_route,
 	[KERNEL_moe_tiles] = build_moe_tiles,
@@ -982,7 +1023,8 @@ void side_build(struct side *s)
 	bool decode = s->c->kernel == KERNEL_matvec || s->c->kernel == KERNEL_expert_matvec ||
 		s->c->kernel == KERNEL_attn_decode || s->c->kernel == KERNEL_attn_reduce ||
 		s->c->kernel == KERNEL_sample || s->c->kernel == KERNEL_beam_select ||
-		s->c->kernel == KERNEL_control;
+		s->c->kernel == KERNEL_control || s->c->kernel == KERNEL_delta_decode ||
+		(s->c->kernel == KERNEL_conv && s->c->n_segments);
 	s->plan.role = decode ? ROLE_DECODE : ROLE_PREFILL;
 	s->plan.max_rows = side_room(s);
 	s->plan.layer = -1;

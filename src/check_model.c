@@ -55,6 +55,12 @@ static struct extent cache_extent(const struct view *view, uint32_t type)
 	return e;
 }
 
+/* All blocks of a layer's state, as with a cache. */
+static struct extent state_extent(const struct view *view, double limit)
+{
+	return rows_extent(1, 0, view->n_bytes / sizeof(float), limit);
+}
+
 /* Written operand i of an op.  Log-probabilities are no decision and the dispatch sizes are each
  * backend's own: neither is compared. */
 static struct extent extent_of(const struct op *op, uint32_t i, const struct step_header *step)
@@ -95,6 +101,16 @@ static struct extent extent_of(const struct op *op, uint32_t i, const struct ste
 	case KERNEL_attn_prefill:
 		return rows_extent(n, a->attn_prefill.stride_out,
 			a->attn_prefill.n_head * a->attn_prefill.head_dim, CHECK_LIMIT_FLOAT);
+	case KERNEL_conv:
+		if (i == 1)
+			return state_extent(&op->buffers[1], CHECK_LIMIT_ELEMENT);
+		return rows_extent(n, a->conv.stride_out, a->conv.n_channels, CHECK_LIMIT_ELEMENT);
+	case KERNEL_delta_decode:
+	case KERNEL_delta_prefill:
+		if (i == 1)
+			return state_extent(&op->buffers[1], CHECK_LIMIT_FLOAT);
+		return rows_extent(n, a->delta_decode.stride_out,
+			(uint64_t)a->delta_decode.n_head * a->delta_decode.dv, CHECK_LIMIT_FLOAT);
 	case KERNEL_glu:
 		return rows_extent(
 			(uint64_t)n * op->factor, a->glu.stride, a->glu.n, CHECK_LIMIT_ELEMENT);

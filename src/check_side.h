@@ -47,8 +47,9 @@ enum {
 	OVER_ALL = 4096,   /* softmax over all experts */
 	SHARED = 8192,
 	SHARED_GATE = 16384,
-	GATED = 32768,     /* a product */
-	HEAD_NORMS = 65536 /* of q and k */
+	GATED = 32768,      /* a product, a norm, a convolution */
+	HEAD_NORMS = 65536, /* of q and k */
+	SPARSE = 131072     /* only those blocks of a state are kept that must be */
 };
 
 /* WORDS: every bit counts.  RESULT: struct sample_result, words but for the log-probability.  ROUTE: struct expert_route and struct
@@ -151,6 +152,10 @@ void build_expert_sum(struct side *s, const struct step_row *rows);
 
 /* check_beams.c */
 void build_beam_select(struct side *s, const struct step_row *rows);
+
+/* Builders of the kernels of recurrent layers: check_state.c. */
+void build_conv(struct side *s, const struct step_row *rows);
+void build_delta(struct side *s, const struct step_row *rows);
 
 /* Builders of the kernels that move a KV cache: check_kv.c. */
 void build_kv_copy(struct side *s, const struct step_row *rows);

@@ -164,6 +164,16 @@ void plan_norm(struct plan *p, enum norm norm, struct rows out, struct rows x,
 	plan_append(p, op);
 }
 
+void plan_norm_gated(struct plan *p, struct rows out, struct rows x, const struct weights *weight,
+	float eps, struct rows gate)
+{
+	const uint32_t n_ops = p->n_ops;
+	assert(gate.n == out.n);
+	plan_norm(p, NORM_RMS, out, x, weight, NULL, eps, gate);
+	if (p->n_ops > n_ops)
+		p->ops[n_ops].args.rmsnorm.is_gated = true;
+}
+
 void plan_matmul(
 	struct plan *p, struct rows out, const struct weights *w, struct rows x, struct epilogue e)
 {
@@ -383,6 +393,93 @@ void plan_kv_shift(struct plan *p, const struct kv_layer *kv, const struct kv_sh
 					.n_blocks = shape->n_blocks,
 					.inv_magnitude = 1 / magnitude,
 				},
+		});
+}
+
+/* ---- recurrent layers ---- */
+
+static bool is_gate(uint32_t offset, const struct conv *c, struct rows x)
+{
+	return offset == CONV_NONE || (offset % 4 == 0 && offset + c->n_channels <= x.n);
+}
+
+uint64_t conv_block_bytes(uint32_t n_channels, uint32_t n_taps)
+{
+	return CONV_WORDS((uint64_t)n_channels, n_taps) * sizeof(float);
+}
+
+void plan_conv(struct plan *p, struct rows out, struct rows x, const struct weights *w,
+	struct view state, const struct state_shape *shape, const struct conv *c)
+{
+	assert(c->n_taps >= 2 && c->n_taps <= MAX_TAPS && c->n_channels % 4 == 0);
+	assert(w->weight == WEIGHT_f32 && w->n_cols == c->n_taps && w->n_rows == c->n_channels);
+	assert(out.n == c->n_channels && w->n_chunks == 1);
+	assert(c->x % 4 == 0 && c->x + c->n_channels <= x.n);
+	assert(is_gate(c->gate_in, c, x) && is_gate(c->gate_out, c, x));
+	plan_append(p,
+		(struct op){
+			.kernel = KERNEL_conv,
+			.n_outputs = c->n_channels,
+			.rule = SIZE_ROWS,
+			.constant = c->n_taps,
+			.buffers = {out.view, state, x.view, w->chunks[0], p->step, shape->table},
+			.args.conv =
+				{
+					.n_channels = c->n_channels,
+					.n_taps = c->n_taps,
+					.stride_out = out.stride,
+					.stride_x = x.stride,
+					.x = c->x,
+					.gate_in = c->gate_in,
+					.gate_out = c->gate_out,
+					.silu = c->silu,
+					.n_blocks = shape->n_blocks,
+				},
+			.label = w->name,
+		});
+}
+
+uint64_t delta_block_bytes(const struct delta *d)
+{
+	const struct {
+		uint64_t n_group, n_head, dk, dv;
+	} a = {d->n_group, d->n_head, d->dk, d->dv};
+	return DELTA_WORDS(a) * sizeof(float);
+}
+
+void plan_delta(struct plan *p, struct rows out, struct rows qkv, struct rows gates,
+	const struct weights *dt_a, struct view state, const struct state_shape *shape,
+	const struct delta *d)
+{
+	assert(d->dk % 4 == 0 && d->dk <= MAX_STATE_DIM && d->n_head % d->n_group == 0);
+	assert(d->dv % 4 == 0 && d->dv <= MAX_STATE_DIM && out.n == d->n_head * d->dv);
+	assert(qkv.n == 2 * d->n_group * d->dk + d->n_head * d->dv);
+	assert(d->alpha + d->n_head <= gates.n && d->beta + d->n_head <= gates.n);
+	assert(dt_a->weight == WEIGHT_f32 && dt_a->n_chunks == 1);
+	assert((uint64_t)dt_a->n_rows * dt_a->n_cols == (uint64_t)2 * d->n_head);
+	const bool decode = p->role == ROLE_DECODE;
+	plan_append(p,
+		(struct op){
+			.kernel = decode ? KERNEL_delta_decode : KERNEL_delta_prefill,
+			.n_outputs = d->n_head * DELTA_SLICES(d->dv),
+			.rule = decode ? SIZE_ROWS : SIZE_ONE,
+			.buffers = {out.view, state, qkv.view, gates.view, dt_a->chunks[0], p->step,
+				shape->table},
+			.args.delta_decode =
+				{
+					.n_group = d->n_group,
+					.n_head = d->n_head,
+					.dk = d->dk,
+					.dv = d->dv,
+					.stride_out = out.stride,
+					.stride_qkv = qkv.stride,
+					.stride_gates = gates.stride,
+					.alpha = d->alpha,
+					.beta = d->beta,
+					.n_blocks = shape->n_blocks,
+					.eps = d->eps,
+				},
+			.label = dt_a->name,
 		});
 }
 

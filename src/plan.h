@@ -127,6 +127,10 @@ enum norm { NORM_RMS, NORM_LAYER };
 void plan_norm(struct plan *p, enum norm norm, struct rows out, struct rows x,
 	const struct weights *weight, const struct weights *bias, float eps, struct rows residual);
 
+/* out = rmsnorm(x) * weight * silu(gate), for each of the segments of weight->n_cols columns. */
+void plan_norm_gated(struct plan *p, struct rows out, struct rows x, const struct weights *weight,
+	float eps, struct rows gate);
+
 /* What a product does with its sums; zeroed: nothing.  See struct matmul_args. */
 struct epilogue {
 	const struct weights *bias; /* NULL or absent: none */
@@ -171,6 +175,39 @@ uint32_t attention_slices(uint32_t n_ctx, uint32_t window);
 /* out = attention of q over the cache. */
 void plan_attention(struct plan *p, struct rows out, struct rows q, const struct kv_layer *kv,
 	const struct kv_shape *shape, const struct attention *a);
+
+/* How the positions of a recurrent layer's sequences reach the blocks of its state: args.h describes them. */
+struct state_shape {
+	struct view table; /* u32 [n_seq][n_blocks]: blocks of every layer's state, or STATE_NONE */
+	uint32_t n_blocks;
+};
+
+struct conv {
+	uint32_t n_channels, n_taps; /* multiples of 4; 2 to MAX_TAPS */
+	uint32_t x, gate_in,
+		gate_out; /* offsets in a row of x, multiples of 4; CONV_NONE: no gate */
+	bool silu;
+};
+
+/* out = (silu of) the convolution of each channel of x, gated before and behind; w: f32 [n_channels][n_taps].
+ * state: conv_block_bytes for each block. */
+void plan_conv(struct plan *p, struct rows out, struct rows x, const struct weights *w,
+	struct view state, const struct state_shape *shape, const struct conv *c);
+uint64_t conv_block_bytes(uint32_t n_channels, uint32_t n_taps);
+
+struct delta {
+	uint32_t n_group, n_head;
+	uint32_t dk, dv;      /* multiples of 4, at most MAX_STATE_DIM */
+	uint32_t alpha, beta; /* offsets in a row of gates */
+	float eps;
+};
+
+/* out = the gated delta rule over qkv [2 * n_group * dk + n_head * dv], see struct delta_args; dt_a: f32
+ * [2 * n_head].  state: delta_block_bytes for each block. */
+void plan_delta(struct plan *p, struct rows out, struct rows qkv, struct rows gates,
+	const struct weights *dt_a, struct view state, const struct state_shape *shape,
+	const struct delta *d);
+uint64_t delta_block_bytes(const struct delta *d);
 
 /* out = activation(gate) * up, or activation(up) where gate.n is 0; for n_used experts' rows of each
  * row of the step (1: the rows themselves). */

@@ -48,6 +48,19 @@ static struct work attention(const struct op *op, const struct step_header *step
 	};
 }
 
+/* S and what the positions of a block add is read once for the rows of a block, in decode for each row; six
+ * operations for each element of S. */
+static struct work delta(const struct op *op, const struct step_header *step)
+{
+	const struct delta_args *a = &op->args.delta_decode;
+	const double rows = step->n_rows, state = (double)a->n_head * a->dk * a->dv;
+	const double blocks =
+		op->kernel == KERNEL_delta_decode ? rows : 2 * (rows / STATE_BLOCK + 1);
+	const double row = 3.0 * a->n_group * a->dk + 3.0 * a->n_head * a->dv;
+	return (struct work){
+		.bytes = (blocks * state + rows * row) * F32, .flops = 6 * rows * state};
+}
+
 struct work op_work(const struct op *op, const struct step_header *step)
 {
 	const union args *a = &op->args;
@@ -64,6 +77,9 @@ struct work op_work(const struct op *op, const struct step_header *step)
 	case KERNEL_attn_decode:
 	case KERNEL_attn_prefill:
 		return attention(op, step);
+	case KERNEL_delta_decode:
+	case KERNEL_delta_prefill:
+		return delta(op, step);
 	case KERNEL_read_rate:
 		return (struct work){.bytes = 16.0 * a->read_rate.n};
 	case KERNEL_fma_rate:
@@ -83,6 +99,10 @@ struct work op_work(const struct op *op, const struct step_header *step)
 	case KERNEL_attn_reduce:
 		floats = (double)a->attn_reduce.n_head * a->attn_reduce.head_dim *
 			(2 + (step->n_kv - 1) / ATTN_SLICE);
+		break;
+	case KERNEL_conv:
+		floats = (3.0 + (a->conv.gate_in != CONV_NONE) + (a->conv.gate_out != CONV_NONE)) *
+			a->conv.n_channels;
 		break;
 	case KERNEL_glu:
 		floats = (2.0 + a->glu.has_gate) * a->glu.n * op->factor;

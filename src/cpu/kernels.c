@@ -154,9 +154,13 @@ static void norm_segment(const struct norm_args *a, bool centred, const float *x
 	for (u32 i = 0; i < a->n; i++)
 		squares += ((double)x[i] - mean) * ((double)x[i] - mean);
 	double factor = 1 / sqrt(squares / a->n + (double)a->eps);
-	for (u32 i = 0; i < a->n; i++)
-		out[i] = (float)(((double)x[i] - mean) * factor * (double)weight[i] +
-			(bias ? (double)bias[i] : 0) + (residual ? (double)residual[i] : 0));
+	for (u32 i = 0; i < a->n; i++) {
+		double value = ((double)x[i] - mean) * factor * (double)weight[i] +
+			(bias ? (double)bias[i] : 0);
+		double other = residual ? (double)residual[i] : 0;
+		out[i] = (float)(a->is_gated ? value * activation(ACTIVATION_SILU, other)
+					     : value + other);
+	}
 }
 
 static void normalise(const struct op *op, const struct norm_args *a, bool centred,
