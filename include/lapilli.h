@@ -98,6 +98,9 @@ struct lap_device {
 	bool subgroup_arithmetic, subgroup_shuffle, float16, storage16, integer_dot,
 		cooperative_matrix, timestamps;
 	char refused[192]; /* why Lapilli cannot use it; "" when it can */
+	/* Builds of kernels that `lapilli validate` found to compute wrong results here and that are no
+	 * longer used, as "texels shuffle"; "": none. */
+	char switched_off[64];
 };
 
 /* Every Vulkan device, in the driver's order; one device behind two drivers counts once.  No Vulkan

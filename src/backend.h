@@ -83,7 +83,7 @@ struct vk_options {
 	const char *device;
 	uint64_t max_chunk_bytes;
 	bool no_pipeline_cache;
-	bool no_tuning; /* neither read nor write what was measured before */
+	bool no_tuning; /* speeds that were measured are neither used nor written */
 	bool validation;
 	/* For tests: baseline kernels where the device could do more, weights read as on devices that
 	 * nothing is known of; device memory out of the host's

@@ -7,6 +7,7 @@
 
 enum {
 	N_BYTES = 256 << 20,
+	N_BYTES_SHORT = 64 << 20,     /* of CPUs, where filling takes longer than reading */
 	N_BYTES_REFERENCE = 64 << 20, /* which is slow, and its memory is not what holds it up */
 	N_LANES = 1 << 18,            /* of fma_rate: enough for every unit of a large device */
 	N_TURNS = 32,
@@ -14,7 +15,8 @@ enum {
 	MAX_CHUNKS = 64,
 	PIECE_BYTES = 1 << 20 /* written at once */
 };
-#define BUDGET 0.25 /* seconds for each of the two */
+#define BUDGET       0.25 /* seconds for each of the two */
+#define SHORT_BUDGET 0.1  /* where somebody waits for one */
 
 struct meter {
 	struct backend *b;
@@ -23,6 +25,7 @@ struct meter {
 	struct buffer *buffers[2 * MAX_CHUNKS + 4];
 	uint32_t n_buffers;
 	struct view step, sizes;
+	double budget;
 };
 
 static struct view create(struct meter *m, uint64_t n_bytes, enum memory memory)
@@ -61,7 +64,7 @@ static double fastest(struct meter *m, struct plan *p)
 {
 	double seconds = 0;
 	if (!m->status)
-		m->status = plan_time(m->b, p, BUDGET, &seconds, m->err);
+		m->status = plan_time(m->b, p, m->budget, &seconds, m->err);
 	plan_free(p);
 	return seconds;
 }
@@ -105,17 +108,61 @@ static double fma_seconds(struct meter *m, uint32_t n_lanes)
 	return fastest(m, &p);
 }
 
-enum lap_status rates_measure(struct backend *b, struct rates *rates, struct lap_error *err)
+static struct meter meter_begin(struct backend *b, double budget, struct lap_error *err)
 {
-	const uint32_t n_lanes = b->device ? N_LANES : N_LANES_REFERENCE;
 	const struct step_header header = {.n_rows = 1, .n_kv = 1};
-	struct meter m = {.b = b, .err = err};
-	*rates = (struct rates){.n_bytes = b->device ? N_BYTES : N_BYTES_REFERENCE};
+	struct meter m = {.b = b, .budget = budget, .err = err};
 	m.step = create(&m, sizeof(struct step_header) + sizeof(struct step_row), MEMORY_SHARED);
 	m.sizes = create(&m, MAX_SIZES * sizeof(struct dispatch_size), MEMORY_SHARED);
 	if (!m.status)
 		m.status = b->ops->write(b, (struct view){m.step.buffer, 0, sizeof header}, &header,
 			sizeof header, err);
+	return m;
+}
+
+static enum lap_status meter_end(struct meter *m)
+{
+	for (uint32_t i = 0; i < m->n_buffers; i++)
+		m->b->ops->buffer_destroy(m->b, m->buffers[i]);
+	return m->status;
+}
+
+/* For those who ask next; that it cannot be written down costs them the time again. */
+static void keep(struct backend *b, double bytes_per_second)
+{
+	if (!b->tuning || !(bytes_per_second > 0))
+		return;
+	pthread_mutex_lock(&b->tuning->lock);
+	b->tuning->bytes_per_second = bytes_per_second;
+	pthread_mutex_unlock(&b->tuning->lock);
+	b->ops->tuning_save(b, NULL);
+}
+
+enum lap_status rates_reading(struct backend *b, double *bytes_per_second, struct lap_error *err)
+{
+	*bytes_per_second = 0;
+	if (b->tuning) {
+		pthread_mutex_lock(&b->tuning->lock);
+		*bytes_per_second = b->tuning->bytes_per_second;
+		pthread_mutex_unlock(&b->tuning->lock);
+	}
+	if (*bytes_per_second > 0)
+		return LAP_OK;
+	const bool is_gpu = b->device && b->device->type != LAP_DEVICE_CPU;
+	const uint64_t n_bytes = is_gpu ? N_BYTES : N_BYTES_SHORT;
+	struct meter m = meter_begin(b, SHORT_BUDGET, err);
+	const double reading = m.status ? 0 : read_seconds(&m, n_bytes);
+	if (reading > 0)
+		*bytes_per_second = (double)n_bytes / reading;
+	keep(b, *bytes_per_second);
+	return meter_end(&m);
+}
+
+enum lap_status rates_measure(struct backend *b, struct rates *rates, struct lap_error *err)
+{
+	const uint32_t n_lanes = b->device ? N_LANES : N_LANES_REFERENCE;
+	struct meter m = meter_begin(b, BUDGET, err);
+	*rates = (struct rates){.n_bytes = b->device ? N_BYTES : N_BYTES_REFERENCE};
 	double reading = m.status ? 0 : read_seconds(&m, rates->n_bytes);
 	double computing = m.status ? 0 : fma_seconds(&m, n_lanes);
 	if (reading > 0)
@@ -123,7 +170,6 @@ enum lap_status rates_measure(struct backend *b, struct rates *rates, struct lap
 	if (computing > 0)
 		rates->flops_per_second =
 			2.0 * FMA_CHAINS * FMA_STEPS * N_TURNS * n_lanes / computing;
-	for (uint32_t i = 0; i < m.n_buffers; i++)
-		b->ops->buffer_destroy(b, m.buffers[i]);
-	return m.status;
+	keep(b, rates->bytes_per_second);
+	return meter_end(&m);
 }

@@ -13,7 +13,11 @@ struct rates {
 	uint64_t n_bytes;        /* that were read: more than caches hold */
 };
 
-/* Takes memory to read, and gives it back. LAP_NO_MEMORY, and what the backend reports. */
+/* The first of them: as b->tuning knows it, or measured in a fraction of a second and written there.  Errors as
+ * below. */
+enum lap_status rates_reading(struct backend *b, double *bytes_per_second, struct lap_error *err);
+
+/* Measures both, and keeps the first in b->tuning.  Takes memory to read, and gives it back. LAP_NO_MEMORY, and what the backend reports. */
 enum lap_status rates_measure(struct backend *b, struct rates *rates, struct lap_error *err);
 
 #endif

@@ -71,12 +71,61 @@ void tuning_free(struct tuning *t)
 	pthread_mutex_destroy(&t->lock);
 }
 
-void tuning_clear(struct tuning *t)
+void tuning_forget_speeds(struct tuning *t)
 {
 	pthread_mutex_lock(&t->lock);
 	t->n = 0;
+	t->bytes_per_second = 0;
 	pthread_mutex_unlock(&t->lock);
 }
+
+void tuning_clear(struct tuning *t)
+{
+	tuning_forget_speeds(t);
+	for (uint32_t f = 0; f < N_FEATURES; f++)
+		tuning_switch(t, (enum feature)f, NULL);
+}
+
+/* ---- features -------------------------------------------------------------------------------- */
+
+static const char *const feature_names[N_FEATURES] = {"subgroup", "texels", "shuffle", "long"};
+
+const char *feature_name(enum feature f)
+{
+	return feature_names[f];
+}
+
+bool tuning_is_off(struct tuning *t, enum feature f)
+{
+	bool off = false;
+	pthread_mutex_lock(&t->lock);
+	for (uint32_t i = 0; i <= f; i++)
+		off |= t->off[i];
+	pthread_mutex_unlock(&t->lock);
+	return off;
+}
+
+void tuning_switch(struct tuning *t, enum feature f, const char *why)
+{
+	pthread_mutex_lock(&t->lock);
+	t->off[f] = why != NULL;
+	snprintf(t->why[f], sizeof t->why[f], "%s", why ? why : "");
+	pthread_mutex_unlock(&t->lock);
+}
+
+void tuning_list_off(struct tuning *t, char *list, size_t n_bytes)
+{
+	size_t n = 0;
+	list[0] = '\0';
+	pthread_mutex_lock(&t->lock);
+	for (uint32_t f = 0; f < N_FEATURES; f++)
+		if (t->off[f] && n < n_bytes)
+			n += (size_t)snprintf(
+				list + n, n_bytes - n, "%s%s", n ? " " : "", feature_names[f]);
+	pthread_mutex_unlock(&t->lock);
+}
+
+/* ---- findings -------------------------------------------------------------------------------- */
 
 static struct tuned *winner(struct tuning *t, const struct op_class *of)
 {
@@ -166,6 +215,11 @@ bool tuning_print(struct tuning *t, const char *key, struct text *text)
 	pthread_mutex_lock(&t->lock);
 	for (uint32_t i = 0; i < t->n && ok; i++)
 		ok = tuned_print(&t->items[i], text) && text_printf(text, "\n");
+	if (ok && t->bytes_per_second > 0)
+		ok = text_printf(text, "memory: %.3f GB/s\n", 1e-9 * t->bytes_per_second);
+	for (uint32_t f = 0; f < N_FEATURES && ok; f++)
+		if (t->off[f])
+			ok = text_printf(text, "off: %s # %s\n", feature_names[f], t->why[f]);
 	pthread_mutex_unlock(&t->lock);
 	return ok;
 }
@@ -243,6 +297,52 @@ static bool parse_line(const char *line, struct tuned *t)
 	return true;
 }
 
+static bool parse_memory(const char *line, double *bytes_per_second)
+{
+	double rate;
+	int end = 0;
+	if (sscanf(line, "memory: %lf GB/s%n", &rate, &end) != 1 || end == 0 || line[end] ||
+		!(rate > 0 && rate < 1e6))
+		return false;
+	*bytes_per_second = 1e9 * rate;
+	return true;
+}
+
+static bool parse_off(const char *line, enum feature *feature, const char **why)
+{
+	for (uint32_t f = 0; f < N_FEATURES; f++) {
+		const size_t n = strlen(feature_names[f]);
+		if (strncmp(line, "off: ", 5) == 0 && strncmp(line + 5, feature_names[f], n) == 0 &&
+			strncmp(line + 5 + n, " # ", 3) == 0) {
+			*feature = (enum feature)f;
+			*why = line + 5 + n + 3;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* NULL, or why the line is not taken; with `keep` false it is only looked at. */
+static const char *take_line(struct tuning *t, const char *line, bool keep)
+{
+	struct tuned item;
+	double rate;
+	enum feature feature;
+	const char *why;
+	if (parse_memory(line, &rate)) {
+		if (keep)
+			t->bytes_per_second = rate;
+	} else if (parse_off(line, &feature, &why)) {
+		if (keep)
+			tuning_switch(t, feature, why);
+	} else if (!parse_line(line, &item)) {
+		return "a line of it is none of ours";
+	} else if (keep && !tuning_put(t, &item)) {
+		return "memory is out";
+	}
+	return NULL;
+}
+
 const char *tuning_parse(struct tuning *t, const char *key, const char *text)
 {
 	const size_t n_key = strlen(key);
@@ -253,16 +353,14 @@ const char *tuning_parse(struct tuning *t, const char *key, const char *text)
 		n = 0;
 		for (const char *at = text + n_key + 1; *at;) {
 			char line[320];
-			struct tuned item;
 			const size_t length = strcspn(at, "\n");
-			if (length >= sizeof line)
+			if (length >= sizeof line || n++ > MAX_FINDINGS)
 				return "a line of it is none of ours";
 			memcpy(line, at, length);
 			line[length] = '\0';
-			if (!parse_line(line, &item) || n++ > MAX_FINDINGS)
-				return "a line of it is none of ours";
-			if (pass == 1 && !tuning_put(t, &item))
-				return "memory is out";
+			const char *miss = take_line(t, line, pass == 1);
+			if (miss)
+				return miss;
 			at += length + (at[length] == '\n');
 		}
 	}

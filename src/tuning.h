@@ -1,5 +1,6 @@
 /* What measurements of a device found: for each class of ops the values of the kernel's knobs that were fastest,
- * and values that computed wrong results there.
+ * and values that computed wrong results there; how fast it reads memory; and which builds of kernels its driver
+ * runs wrong.
  *
  * Owns the table and its text; does not know how anything is measured, nor where the text is kept.  A table may
  * be used from several threads. */
@@ -30,10 +31,19 @@ struct tuned {
 	char reason[160]; /* "" unless broken */
 };
 
+/* Builds of kernels that a device can do without, called as in the VARIANT rows of shaders/kernels.def. Those
+ * behind one need all before it. */
+enum feature { FEATURE_SUBGROUP, FEATURE_TEXELS, FEATURE_SHUFFLE, FEATURE_LONG, N_FEATURES };
+
+const char *feature_name(enum feature f);
+
 struct tuning {
 	pthread_mutex_t lock;
 	struct tuned *items;
 	uint32_t n, capacity;
+	double bytes_per_second; /* at which kernels read the device's memory; 0: never measured */
+	bool off[N_FEATURES];    /* kernels so built compute wrong results: never used */
+	char why[N_FEATURES][160];
 };
 
 void tuning_init(struct tuning *t);
@@ -49,14 +59,25 @@ bool tuning_is_broken(
 /* Adds a finding; a winner takes the place of the one before.  False: out of memory. */
 bool tuning_put(struct tuning *t, const struct tuned *item);
 
-/* Forgets all. */
+/* Forgets all, or all but what is switched off. */
 void tuning_clear(struct tuning *t);
+void tuning_forget_speeds(struct tuning *t);
+
+/* Whether the feature, or one that it needs, is switched off. */
+bool tuning_is_off(struct tuning *t, enum feature f);
+
+/* Switches a feature off, with one line that says why, or (NULL) on again. */
+void tuning_switch(struct tuning *t, enum feature f, const char *why);
+
+/* "texels shuffle": what was switched off, without what only needs it; "" when nothing is. */
+void tuning_list_off(struct tuning *t, char *list, size_t n_bytes);
 
 /* "matvec Q8_0 4096 x 4096 x 1: OUTPUTS=1 LANES=128 # 12.31 us, usual 14.02 us", or with "broken" before the
  * values and the reason behind; appended, without a newline.  False: out of memory. */
 bool tuned_print(const struct tuned *item, struct text *text);
 
-/* The text of a table, a line a finding, below a first line that says what wrote it: `key`. */
+/* The text of a table, a line a finding, below a first line that says what wrote it: `key`.  Behind the findings
+ * stand "memory: 25.310 GB/s" and lines as "off: texels # matvec q8_0 33 x 256: NMSE 0.5, limit 0.0005". */
 bool tuning_print(struct tuning *t, const char *key, struct text *text);
 
 /* Adds the findings of such a text.  NULL, or why nothing of it is used: another key, a line that is none, values

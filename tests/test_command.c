@@ -612,6 +612,12 @@ Test(command, info)
 	r = run("info", "-m", source_path("models/austen.gguf"));
 	cr_expect(strstr(r.out, "architecture  llama\n"), "%s", r.out);
 	cr_expect(strstr(r.out, "\n  Q8_0 "), "%s", r.out);
+	/* How fast memory is read is measured once on a device. */
+	const char *speed = strstr(r.out, "\n  decode      at most about ");
+	cr_assert(speed, "%s", r.out);
+	struct result again = run("info", "-m", source_path("models/austen.gguf"));
+	cr_expect(strstr(again.out, speed), "%s and %s", r.out, again.out);
+	release(&again);
 	release(&r);
 }
 
@@ -642,6 +648,13 @@ Test(command, info_plans_memory)
 		number_at(json, "hparams", "n_ctx_train") > 1000
 			? number_at(json, "hparams", "n_ctx_train")
 			: 1000);
+	json_t *decode = json_object_get(json, "decode");
+	cr_expect_eq(number_at(decode, "bytes_full", NULL),
+		number_at(decode, "bytes_empty", NULL) + number_at(memory, "kv_bytes", NULL));
+	const double rate = json_real_value(json_object_get(decode, "tok_per_second_full"));
+	cr_expect_float_eq(rate * (double)number_at(decode, "bytes_full", NULL) * 1e-9 /
+			json_real_value(json_object_get(decode, "gb_per_second")),
+		1, 1e-6);
 	json_decref(json);
 	release(&r);
 	expect_failure(run("info", "-dev", "no such device"), 4, "no such device");

@@ -85,18 +85,31 @@ Test(tuning, text)
 	put(&t, item(128, 64, false));
 	put(&t, item(128, 256, true));
 	put(&t, (struct tuned){.of = {.kernel = KERNEL_glu, .outputs = 32}, .knobs = {4}});
+	t.bytes_per_second = 25.31e9;
+	tuning_switch(&t, FEATURE_TEXELS, "matvec q8_0 33 x 256: NMSE 0.5");
+	tuning_switch(&t, FEATURE_LONG, "NMSE 0.5");
+	tuning_switch(&t, FEATURE_LONG, NULL);
 	cr_assert(tuning_print(&t, key, &text));
 	cr_expect_str_eq(text.data,
 		"lapilli tuning 1: a device\n"
 		"matvec Q8_0 128 x 64 x 1: OUTPUTS=1 LANES=64 # 12.50 us, usual 25.00 us\n"
 		"matvec Q8_0 128 x 64 x 1: broken OUTPUTS=1 LANES=256 # NMSE 0.5, limit 0.0005\n"
-		"glu - 32 x 0 x 0: OUTPUTS=4\n");
+		"glu - 32 x 0 x 0: OUTPUTS=4\n"
+		"memory: 25.310 GB/s\n"
+		"off: texels # matvec q8_0 33 x 256: NMSE 0.5\n");
 	cr_expect_null(tuning_parse(&back, key, text.data));
 	cr_expect_eq(back.n, 3);
 	cr_assert(tuning_print(&back, key, &again));
 	cr_expect_str_eq(again.data, text.data);
 	cr_expect(find(&back, 128, &found));
 	cr_expect_float_eq(found.usual_seconds, 25e-6, 1e-9);
+	cr_expect(!tuning_is_off(&back, FEATURE_SUBGROUP) && tuning_is_off(&back, FEATURE_TEXELS));
+	cr_expect(tuning_is_off(&back, FEATURE_LONG), "it needs texels");
+	tuning_forget_speeds(&back);
+	cr_expect(
+		back.n == 0 && back.bytes_per_second == 0 && tuning_is_off(&back, FEATURE_TEXELS));
+	tuning_clear(&back);
+	cr_expect(!tuning_is_off(&back, FEATURE_LONG));
 	text_free(&text);
 	text_free(&again);
 	tuning_free(&t);
@@ -113,7 +126,8 @@ Test(tuning, what_is_not_ours)
 		"matvec Q8_0 128 x 64 x 1: OUTPUTS=1 LANES=64 and more",
 		"matvec Q9 128 x 64 x 1: OUTPUTS=1 LANES=64",
 		"rmsnorm - 128 x 64 x 1: OUTPUTS=1 LANES=64", "glu Q8_0 32 x 0 x 0: OUTPUTS=4",
-		"glu - 32 x 0 x 0: OUTPUTS=99999999999999999999"};
+		"glu - 32 x 0 x 0: OUTPUTS=99999999999999999999", "memory: 0 GB/s",
+		"memory: 25 GB/s, or more", "off: texels", "off: subgroups # NMSE 0.5"};
 	for (size_t i = 0; i < ARRAY_COUNT(lines); i++) {
 		struct tuning t;
 		struct text text = {0};

@@ -468,6 +468,12 @@ Test(vk_backend, subgroup_variant_fits_the_device)
 		cr_assert_eq(key.outputs_per_group, n_subgroups ? n_subgroups * 4 : 4);
 		v->info.subgroup_size = 128;
 		cr_assert_eq(pipeline_key(v, &op).outputs_per_group, 4);
+		tuning_switch(&v->tuning, FEATURE_TEXELS, "wrong");
+		cr_assert_str_eq(pipeline_key(v, &op).variant, "subgroup");
+		tuning_switch(&v->tuning, FEATURE_SUBGROUP, "wrong");
+		cr_assert_null(pipeline_key(v, &op).variant);
+		cr_assert_eq(pipeline_key(v, &op).outputs_per_group,
+			kernel_info(KERNEL_matvec)->outputs_per_group);
 	}
 	close_silently(b);
 	b = open_with((struct vk_options){.no_texels = true});

@@ -1,5 +1,6 @@
 /* Tuning: what it finds is kept in a file and used by the next session, values that compute wrong results are
  * recorded and never used, and nothing of it changes a result. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +8,9 @@
 #include "command.h"
 #include "session.h"
 #include "tune.h"
+#include "commands.h"
 #include "vk/cache.h"
+#include "vk/pipeline.h"
 
 static struct lap_model *open_tuning(enum lap_tune tune)
 {
@@ -242,6 +245,82 @@ Test(vk_tune, files_that_are_not_used)
 	}
 	text_free(&path);
 	free(head);
+}
+
+/* ---- a feature that is wrong ----------------------------------------------------------------- */
+
+static bool shuffles_fail;
+
+enum lap_status __real_check_run(struct backend *b, struct backend *cpu, uint32_t i,
+	uint32_t n_runs, struct check_result *result, struct lap_error *err);
+enum lap_status __wrap_check_run(struct backend *b, struct backend *cpu, uint32_t i,
+	uint32_t n_runs, struct check_result *result, struct lap_error *err);
+
+enum lap_status __wrap_check_run(struct backend *b, struct backend *cpu, uint32_t i,
+	uint32_t n_runs, struct check_result *result, struct lap_error *err)
+{
+	enum lap_status status = __real_check_run(b, cpu, i, n_runs, result, err);
+	if (!status && shuffles_fail && !tuning_is_off(b->tuning, FEATURE_SHUFFLE)) {
+		result->passed = false;
+		snprintf(result->reason, sizeof result->reason, "output 0: NMSE 0.5");
+	}
+	return status;
+}
+
+/* The command with a driver whose shuffles are wrong, in this process; what it printed. */
+static char *validate(int expected, const char *option)
+{
+	char *argv[] = {"lapilli", "validate", "--op", "rmsnorm", (char *)option, NULL};
+	const char *path = scratch_path("validated");
+	struct options o;
+	struct lap_error err;
+	struct text text = {0};
+	cr_assert_eq(options_parse(option ? 5 : 4, argv, &o, &err), LAP_OK, "%s", err.text);
+	cr_assert_not_null(freopen(path, "w", stdout));
+	shuffles_fail = true;
+	cr_expect_eq(command_validate(&o), expected);
+	shuffles_fail = false;
+	fflush(stdout);
+	cr_assert_eq(file_read(path, &text, &err), LAP_OK, "%s", err.text);
+	options_release(&o);
+	return text.data;
+}
+
+/* What is wrong with a feature and right without is found, written down, shown, and not used again. */
+Test(vk_tune, the_command_switches_off)
+{
+	const struct op norm = {.kernel = KERNEL_rmsnorm};
+	struct backend *b;
+	struct lap_error err;
+	cr_assert_eq(setenv("XDG_CACHE_HOME", scratch_path("switched"), 1), 0);
+	char *text = validate(LAP_INVALID, "--no-remember");
+	cr_expect(strstr(text, " computes WRONG results: ") &&
+			strstr(text, "built with shuffle are to blame") &&
+			strstr(text, "Nothing is written down") && !strstr(text, "not explained"),
+		"%s", text);
+	free(text);
+	struct result r = run("devices");
+	cr_expect(!strstr(r.out, "   without "), "%s", r.out);
+	release(&r);
+
+	text = validate(LAP_INVALID, NULL);
+	cr_expect(strstr(text, "switched off on this device from now on"), "%s", text);
+	cr_expect(strstr(text, "next: lapilli validate, which"), "%s", text);
+	free(text);
+	r = run("devices");
+	cr_expect(strstr(r.out, "   without    shuffle, which"), "%s", r.out);
+	release(&r);
+	text = validate(LAP_OK, NULL);
+	cr_expect(strstr(text, " computes right results without shuffle: "), "%s", text);
+	free(text);
+	for (int measured = 0; measured < 2; measured++) { /* --tune off does not bring it back */
+		cr_assert_eq(vk_open(&(struct vk_options){.no_tuning = !measured}, &b, &err),
+			LAP_OK, "%s", err.text);
+		cr_expect_null(pipeline_key((struct vk *)b, &norm).variant);
+		b->ops->close(b);
+	}
+	text = validate(LAP_INVALID, "--no-remember"); /* all is tried again */
+	free(text);
 }
 
 Test(vk_tune, mistakes)

@@ -260,6 +260,8 @@ enum lap_status vk_devices(struct lap_device **devices, uint32_t *n, struct lap_
 	if (status)
 		return status;
 	status = instance_devices(&instance, &handles, devices, n, err);
+	for (uint32_t i = 0; i < *n && !status; i++)
+		tuned_list_off(&(*devices)[i]);
 	free(handles);
 	instance_close(&instance);
 	return status;

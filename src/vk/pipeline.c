@@ -33,19 +33,29 @@ static uint32_t key_knob(const struct pipeline_key *key, const char *name)
 	return 0;
 }
 
+/* Whether the device has the feature, and nothing was found to be wrong with it. */
+static bool uses(const struct vk *v, enum feature f)
+{
+	const bool has[N_FEATURES] = {v->subgroup, v->texels, v->shuffle, v->shuffle};
+	return has[f] && !(v->base.tuning && tuning_is_off(v->base.tuning, f));
+}
+
 /* The best build of a kernel for the device; NULL: the baseline. */
 static const char *variant(const struct vk *v, const struct pipeline_key *key)
 {
 	const bool is_attention =
 		key->kernel == KERNEL_attn_prefill || key->kernel == KERNEL_attn_decode;
 	const bool fits = !is_attention || (key->constant & ATTN_DIM_MASK) % KV_UNIT == 0;
-	if (v->shuffle && key->kernel == KERNEL_attn_prefill && fits && key->constant & ATTN_LONG)
+	if (key->kernel == KERNEL_attn_prefill && fits && key->constant & ATTN_LONG &&
+		uses(v, FEATURE_LONG))
 		return "long";
-	if (v->shuffle && fits && spirv_find(key->kernel, key->weight, "shuffle"))
-		return "shuffle";
-	if (v->texels && spirv_find(key->kernel, key->weight, "texels"))
-		return "texels";
-	return v->subgroup && spirv_find(key->kernel, key->weight, "subgroup") ? "subgroup" : NULL;
+	for (uint32_t f = FEATURE_LONG; f-- > 0;) {
+		const char *name = feature_name((enum feature)f);
+		if ((f != FEATURE_SHUFFLE || fits) && uses(v, (enum feature)f) &&
+			spirv_find(key->kernel, key->weight, name))
+			return name;
+	}
+	return NULL;
 }
 
 struct pipeline_key pipeline_key(const struct vk *v, const struct op *op)
@@ -62,7 +72,7 @@ struct pipeline_key pipeline_key(const struct vk *v, const struct op *op)
 		key.constant |= HALVES_KEPT;
 	bool is_matvec = op->kernel == KERNEL_matvec || op->kernel == KERNEL_expert_matvec;
 	key.variant = variant(v, &key);
-	if (v->subgroup && is_matvec) {
+	if (is_matvec && uses(v, FEATURE_SUBGROUP)) {
 		uint32_t n_subgroups = key_knob(&key, "LANES") / v->info.subgroup_size;
 		key.outputs_per_group = (n_subgroups ? n_subgroups : 1) * MATVEC_SUBGROUP_ROWS;
 	}

@@ -9,6 +9,9 @@
 void tuned_open(struct vk *v); /* reads the file, where there is one; fills v->base.tuning */
 void tuned_close(struct vk *v);
 
+/* Fills d->switched_off from the device's file. */
+void tuned_list_off(struct lap_device *d);
+
 /* As in struct backend_ops.  LAP_IO. */
 enum lap_status tuned_save(struct backend *b, struct lap_error *err);
 

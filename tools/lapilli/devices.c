@@ -72,6 +72,7 @@ static json_t *device_json(const struct lap_device *d)
 	json_object_set_new(json, "usable", json_boolean(!d->refused[0]));
 	json_object_set_new(json, "refused",
 		d->refused[0] ? json_bytes(d->refused, strlen(d->refused)) : json_null());
+	json_object_set_new(json, "switched_off", json_string(d->switched_off));
 	return json;
 }
 
@@ -100,6 +101,9 @@ void describe_device(const struct lap_device *d, bool uuids, bool ids)
 				out_printf("%s%s", n++ ? ", " : "", features[i].name);
 		out_printf("%s\n", n ? "" : "-");
 	}
+	if (d->switched_off[0])
+		out_printf("   without    %s, which lapilli validate found to be wrong here\n",
+			d->switched_off);
 	if (ids)
 		out_printf("   ids        vendor %04x, device %04x, driver version %u\n",
 			d->vendor_id, d->device_id, d->driver_version);

@@ -1,10 +1,14 @@
-/* `lapilli info`: what a model file holds, and what it would take of a device; no weights go there, so
- * that this also answers for models that do not fit. */
+/* `lapilli info`: what a model file holds, what it would take of a device, and how fast that could decode;
+ * no weights go there, so that this also answers for models that do not fit.
+ *
+ * Looks below the public header on purpose, for how fast the device reads memory. */
 #include <string.h>
 
 #include "commands.h"
 #include "console.h"
 #include "describe.h"
+#include "engine.h"
+#include "rates.h"
 #include "source.h"
 
 /* The tensors of one format. */
@@ -61,12 +65,12 @@ enum { N_KV_TYPES = ARRAY_COUNT(kv_types), N_CHUNK_SIZES = ARRAY_COUNT(chunk_siz
 
 /* The session of the options, and the same with other KV types and other chunks. A KV type that the
  * heads do not fit has no bytes. */
-struct memory {
+struct memory_plans {
 	struct lap_memory_plan asked, by_type[N_KV_TYPES], by_chunk[N_CHUNK_SIZES];
 };
 
 static enum lap_status plan_memory(struct lap_model *model, const struct options *o,
-	struct memory *memory, struct lap_error *err)
+	struct memory_plans *memory, struct lap_error *err)
 {
 	const struct lap_session_options asked = source_session(o);
 	enum lap_status status = lap_session_memory(model, &asked, &memory->asked, err);
@@ -87,7 +91,7 @@ static enum lap_status plan_memory(struct lap_model *model, const struct options
 	return status;
 }
 
-static json_t *memory_json(const struct lap_model_info *m, const struct memory *memory)
+static json_t *memory_json(const struct lap_model_info *m, const struct memory_plans *memory)
 {
 	const struct lap_memory_plan *p = &memory->asked;
 	json_t *json = json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:b, s:I}",
@@ -117,7 +121,7 @@ static json_t *memory_json(const struct lap_model_info *m, const struct memory *
 	return json;
 }
 
-static void print_memory(const struct lap_model_info *m, const struct memory *memory)
+static void print_memory(const struct lap_model_info *m, const struct memory_plans *memory)
 {
 	const struct lap_memory_plan *p = &memory->asked;
 	out_printf("\nmemory on %s, of which %s can be used\n", m->device_name,
@@ -140,6 +144,59 @@ static void print_memory(const struct lap_model_info *m, const struct memory *me
 		bytes_text(p->largest_buffer_bytes), bytes_text(p->max_buffer_bytes));
 	out_printf("  fits        %s; the largest context with these options: %u tokens\n",
 		p->fits ? "yes" : "no", p->largest_n_ctx);
+}
+
+/* ---- speed ----------------------------------------------------------------------------------- */
+
+/* A decode step reads the weights it uses and the KV cache once: no device is faster than its memory. */
+struct decode {
+	bool known;
+	bool on_cpu;                  /* where computing takes longer than reading */
+	double bytes_per_second;      /* of memory, as kernels read it */
+	double empty_bytes;           /* that a step reads when the context is empty, */
+	double full_bytes;            /* and when it is full */
+	double empty_rate, full_rate; /* tokens a second, at most */
+};
+
+static struct decode predict_decode(
+	const struct lap_model *model, const struct memory_plans *memory)
+{
+	const struct lap_memory_plan *p = &memory->asked;
+	const struct lap_model_info *m = lap_model_info(model);
+	struct decode d = {.on_cpu = !m->device || m->device->type == LAP_DEVICE_CPU,
+		.empty_bytes = (double)m->step_bytes};
+	struct lap_error err;
+	if (!p->fits)
+		return d;
+	if (rates_reading(model->backend, &d.bytes_per_second, &err)) {
+		say("notice: how fast the device reads memory is not known: %s", err.text);
+		return d;
+	}
+	d.full_bytes = d.empty_bytes + (double)p->kv_bytes;
+	d.empty_rate = per_second(d.bytes_per_second, d.empty_bytes);
+	d.full_rate = per_second(d.bytes_per_second, d.full_bytes);
+	d.known = d.bytes_per_second > 0 && d.empty_bytes > 0;
+	return d;
+}
+
+static json_t *decode_json(const struct decode *d)
+{
+	if (!d->known)
+		return json_null();
+	return json_pack("{s:f, s:I, s:I, s:f, s:f}", "gb_per_second", d->bytes_per_second * 1e-9,
+		"bytes_empty", (json_int_t)d->empty_bytes, "bytes_full", (json_int_t)d->full_bytes,
+		"tok_per_second_empty", d->empty_rate, "tok_per_second_full", d->full_rate);
+}
+
+static void print_decode(const struct decode *d, uint32_t n_ctx)
+{
+	if (d->known)
+		out_printf("  decode      at most about %.*f tok/s, %.*f when the context of %u is "
+			   "full: %s and %s read per token at %.1f GB/s%s\n",
+			d->empty_rate < 10, d->empty_rate, d->full_rate < 10, d->full_rate, n_ctx,
+			bytes_text((uint64_t)d->empty_bytes), bytes_text((uint64_t)d->full_bytes),
+			d->bytes_per_second * 1e-9,
+			d->on_cpu ? "; less where a CPU computes more slowly than it reads" : "");
 }
 
 /* ---- the file -------------------------------------------------------------------------------- */
@@ -266,23 +323,30 @@ int command_info(const struct options *o)
 {
 	struct lap_model *model;
 	struct lap_error err, refused;
-	struct memory memory;
+	struct memory_plans memory;
 	if (open_source(o, &model, &refused, &err))
 		return report(&err);
 	const struct lap_model_info *m = lap_model_info(model);
 	const bool runs = !refused.text[0];
+	struct decode decode = {.known = false};
+	enum lap_status planned = runs ? plan_memory(model, o, &memory, &err) : LAP_OK;
 	int status = LAP_OK;
-	if (runs && plan_memory(model, o, &memory, &err)) {
+	if (runs && !planned)
+		decode = predict_decode(model, &memory);
+	if (planned) {
 		status = report(&err);
 	} else if (o->json) {
 		json_t *json = info_json(m, refused.text);
 		json_object_set_new(json, "memory", runs ? memory_json(m, &memory) : json_null());
+		json_object_set_new(json, "decode", decode_json(&decode));
 		status = out_json(json);
 	} else {
 		print_file(m, refused.text);
 		describe_model(m, o->verbose);
-		if (runs)
+		if (runs) {
 			print_memory(m, &memory);
+			print_decode(&decode, memory.asked.n_ctx);
+		}
 	}
 	lap_model_close(model);
 	return status;
