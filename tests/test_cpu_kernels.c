@@ -253,7 +253,8 @@ Test(cpu_kernels, embed)
 
 /* ---- element-wise ------------------------------------------------------------------------------ */
 
-static void test_norm(bool centred, uint32_t n, uint32_t n_segments, bool bias, bool residual)
+static void test_norm(
+	bool centred, uint32_t n, uint32_t n_segments, bool bias, bool residual, bool is_gated)
 {
 	uint32_t width = n * n_segments, stride = ROW_STRIDE(width), n_rows = 3;
 	struct step step = {.header = {.n_rows = n_rows, .n_kv = 1}};
@@ -268,6 +269,7 @@ static void test_norm(bool centred, uint32_t n, uint32_t n_segments, bool bias, 
 				.stride_residual = stride,
 				.has_bias = bias,
 				.has_residual = residual,
+				.is_gated = is_gated,
 				.eps = 1e-5f,
 			},
 	};
@@ -288,8 +290,12 @@ static void test_norm(bool centred, uint32_t n, uint32_t n_segments, bool bias, 
 		for (uint32_t j = first; j < first + n; j++)
 			variance += (x[j] - mean) * (x[j] - mean) / n;
 		long double y = (x[i] - mean) / sqrtl(variance + 1e-5f) * w[column % n];
-		expect_near(out[i], y + (bias ? b[column % n] : 0) + (residual ? r[i] : 0), 1,
-			centred ? "layernorm" : "rmsnorm");
+		y += bias ? b[column % n] : 0;
+		if (is_gated)
+			y *= r[i] / (1 + expl(-(long double)r[i]));
+		else
+			y += residual ? r[i] : 0;
+		expect_near(out[i], y, 1, centred ? "layernorm" : "rmsnorm");
 	}
 	release_op(&op);
 }
@@ -299,9 +305,10 @@ Test(cpu_kernels, norm)
 	static const uint32_t sizes[] = {1, 2, 63, 64, 101};
 	for (unsigned s = 0; s < ARRAY_COUNT(sizes); s++)
 		for (unsigned centred = 0; centred < 2; centred++) {
-			test_norm(centred, sizes[s], 1, false, false);
-			test_norm(centred, sizes[s], 3, true, false);
-			test_norm(centred, sizes[s], 2, s % 2, true);
+			test_norm(centred, sizes[s], 1, false, false, false);
+			test_norm(centred, sizes[s], 3, true, false, false);
+			test_norm(centred, sizes[s], 2, s % 2, true, false);
+			test_norm(centred, sizes[s], 2, false, true, true);
 		}
 }
 
@@ -357,6 +364,154 @@ Test(cpu_kernels, glu)
 		test_glu(which, false, 1);
 		test_glu(which, true, 3);
 	}
+}
+
+/* ---- recurrent layers -------------------------------------------------------------------------- */
+
+enum { N_POS = 41, CUT = 18, N_KEPT = N_POS / STATE_BLOCK + 1 };
+
+/* The rows of one sequence from its start on, in steps of CUT; the operands have a row for each. */
+static void run_in_steps(
+	struct op *op, uint32_t stride_out, uint32_t stride_x, uint32_t stride_gates)
+{
+	const struct op whole = *op;
+	for (uint32_t first = 0; first < N_POS; first += CUT) {
+		struct step step = {.header.n_rows = N_POS - first < CUT ? N_POS - first : CUT};
+		for (uint32_t i = 0; i < step.header.n_rows; i++)
+			step.rows[i].pos = first + i;
+		op->buffers[0].offset = (uint64_t)first * stride_out * sizeof(float);
+		op->buffers[2].offset = (uint64_t)first * stride_x * sizeof(float);
+		if (stride_gates)
+			op->buffers[3].offset = (uint64_t)first * stride_gates * sizeof(float);
+		for (unsigned i = 0; i < 4; i++)
+			op->buffers[i].n_bytes = whole.buffers[i].n_bytes - op->buffers[i].offset;
+		cpu_kernels[op->kernel](op, &step.header);
+	}
+	*op = whole;
+}
+
+/* Blocks of a state in reverse order, full of what is no number. */
+static void make_state(struct op *op, size_t block_words, uint32_t table_binding)
+{
+	float *words = make_output(&op->buffers[1], N_KEPT * block_words);
+	memset(words, 0xFF, N_KEPT * block_words * sizeof *words);
+	uint32_t *table;
+	op->buffers[table_binding] = make_view(N_KEPT * sizeof *table, &table);
+	for (uint32_t i = 0; i < N_KEPT; i++)
+		table[i] = N_KEPT - 1 - i;
+}
+
+static void test_conv(uint32_t n_taps, bool is_gated)
+{
+	const uint32_t n = 20, stride = 64;
+	struct op op = {
+		.kernel = KERNEL_conv,
+		.args.conv =
+			{
+				.n_channels = n,
+				.n_taps = n_taps,
+				.stride_out = stride,
+				.stride_x = stride,
+				.gate_in = is_gated ? n : CONV_NONE,
+				.gate_out = is_gated ? 2 * n : CONV_NONE,
+				.silu = !is_gated,
+				.n_blocks = N_KEPT,
+			},
+	};
+	float *out = make_output(&op.buffers[0], (size_t)N_POS * stride);
+	const float *x = make_floats(&op.buffers[2], (size_t)N_POS * stride);
+	const float *w = make_floats(&op.buffers[3], (size_t)n * n_taps);
+	make_state(&op, CONV_WORDS(n, n_taps), 5);
+	run_in_steps(&op, stride, stride, 0);
+	for (uint32_t pos = 0; pos < N_POS; pos++)
+		for (uint32_t c = 0; c < n; c++) {
+			long double y = 0;
+			for (uint32_t d = 0; d < n_taps && d <= pos; d++) {
+				const float *then = x + (size_t)(pos - d) * stride + c;
+				y += (long double)w[c * n_taps + n_taps - 1 - d] * *then *
+					(is_gated ? then[n] : 1);
+			}
+			y *= is_gated ? x[(size_t)pos * stride + 2 * n + c] : 1 / (1 + expl(-y));
+			expect_near(out[(size_t)pos * stride + c], y, 1, "conv");
+		}
+	release_op(&op);
+}
+
+Test(cpu_kernels, conv)
+{
+	for (uint32_t n_taps = 2; n_taps <= MAX_TAPS; n_taps++)
+		test_conv(n_taps, n_taps % 2);
+}
+
+/* Algorithm of the gated delta rule as published, from the first position on: S = exp(g) S; S += k u^T with
+ * u = beta (v - S^T k); out = S^T q. */
+static void test_delta(
+	enum kernel kernel, uint32_t n_group, uint32_t n_head, uint32_t dk, uint32_t dv)
+{
+	const uint32_t n_qkv = 2 * n_group * dk + n_head * dv, n_out = n_head * dv;
+	struct op op = {
+		.kernel = kernel,
+		.args.delta_decode =
+			{
+				.n_group = n_group,
+				.n_head = n_head,
+				.dk = dk,
+				.dv = dv,
+				.stride_out = n_out,
+				.stride_qkv = n_qkv,
+				.stride_gates = 2 * n_head,
+				.alpha = n_head,
+				.n_blocks = N_KEPT,
+				.eps = 1e-6f,
+			},
+	};
+	float *out = make_output(&op.buffers[0], (size_t)N_POS * n_out);
+	const float *qkv = make_floats(&op.buffers[2], (size_t)N_POS * n_qkv);
+	const float *gates = make_floats(&op.buffers[3], (size_t)N_POS * 2 * n_head);
+	float *dt_a = make_floats(&op.buffers[4], (size_t)2 * n_head);
+	for (uint32_t h = 0; h < n_head; h++)
+		dt_a[n_head + h] = -0.3f - fabsf(dt_a[n_head + h]);
+	make_state(&op, DELTA_WORDS(op.args.delta_decode), 6);
+	run_in_steps(&op, n_out, n_qkv, 2 * n_head);
+	long double *s = calloc((size_t)dk * dv, sizeof *s);
+	for (uint32_t h = 0; h < n_head; h++) {
+		memset(s, 0, (size_t)dk * dv * sizeof *s);
+		for (uint32_t pos = 0; pos < N_POS; pos++) {
+			const float *q = qkv + (size_t)pos * n_qkv + h % n_group * dk;
+			const float *k = q + (size_t)n_group * dk;
+			const float *v = qkv + (size_t)pos * n_qkv + 2 * n_group * dk + h * dv;
+			const float *gate = gates + (size_t)pos * 2 * n_head;
+			long double beta = 1 / (1 + expl(-(long double)gate[h]));
+			long double g = dt_a[n_head + h] *
+				log1pl(expl((long double)gate[n_head + h] + dt_a[h]));
+			long double kk = 0, qq = 0;
+			for (uint32_t i = 0; i < dk; i++) {
+				kk += (long double)k[i] * k[i];
+				qq += (long double)q[i] * q[i];
+			}
+			for (uint32_t i = 0; i < dk * dv; i++)
+				s[i] *= expl(g);
+			for (uint32_t c = 0; c < dv; c++) {
+				long double u = v[c], o = 0;
+				for (uint32_t i = 0; i < dk; i++)
+					u -= s[i * dv + c] * k[i] / sqrtl(kk);
+				for (uint32_t i = 0; i < dk; i++) {
+					s[i * dv + c] += k[i] / sqrtl(kk) * beta * u;
+					o += s[i * dv + c] * q[i] / sqrtl(qq * dk);
+				}
+				expect_near(out[(size_t)pos * n_out + h * dv + c], o, 1, "delta");
+			}
+		}
+	}
+	free(s);
+	release_op(&op);
+}
+
+Test(cpu_kernels, delta_rule)
+{
+	test_delta(KERNEL_delta_decode, 1, 1, 4, 4);
+	test_delta(KERNEL_delta_prefill, 2, 6, 12, 20);
+	test_delta(KERNEL_delta_decode, 3, 3, 36, 8);
 }
 
 /* ---- rope and the KV cache --------------------------------------------------------------------- */

@@ -274,6 +274,173 @@ Test(vk_kernels, rows_of_an_attention_are_independent)
 	attention_compare(33, 2, true);
 }
 
+/* ---- a state does not know how its rows were cut into steps --------------------------------------- */
+
+enum {
+	STATE_ROWS = 43,
+	STATE_FIRST = 5, /* position; an earlier step has left the rows of block 0 before it */
+	STATE_BLOCKS = (STATE_FIRST + STATE_ROWS) / STATE_BLOCK + 1,
+	STATE_HEADS = 4,
+	STATE_GROUPS = 2,
+	STATE_DK = 32,
+	STATE_DV = 36,
+	STATE_TAPS = 4,
+	STATE_CHANNELS = 2 * STATE_GROUPS * STATE_DK + STATE_HEADS * STATE_DV
+};
+
+struct state_case {
+	struct backend *b;
+	struct plan plan;
+	struct runnable *r;
+	struct view views[8];
+	uint32_t n_views;
+	struct step_header *header;
+	float *x, *out, *gates, *state;
+	uint32_t *table;
+	uint32_t n_x, n_out, n_gates; /* floats from row to row */
+	uint32_t block_words;
+};
+
+static struct view state_view(struct state_case *t, uint64_t n_bytes, void *bytes_of)
+{
+	struct view v = shared(t->b, n_bytes, bytes_of);
+	return t->views[t->n_views++] = v;
+}
+
+static struct rows state_rows(struct state_case *t, uint32_t n, float **floats)
+{
+	struct rows rows = {.n = n, .stride = ROW_STRIDE(n)};
+	rows.view = state_view(t, (uint64_t)STATE_ROWS * rows.stride * sizeof(float), floats);
+	return rows;
+}
+
+/* The plan of one op of the kernel; weights are random, rates of the delta rule negative. */
+static void state_plan(struct state_case *t, enum kernel kernel)
+{
+	const struct delta d = {
+		STATE_GROUPS, STATE_HEADS, STATE_DK, STATE_DV, 0, STATE_HEADS, 1e-6f};
+	const struct conv c = {STATE_CHANNELS, STATE_TAPS, 0, CONV_NONE, CONV_NONE, .silu = true};
+	const bool is_conv = kernel == KERNEL_conv;
+	struct dispatch_size *sizes;
+	struct lap_error err;
+	float *weights;
+	uint64_t state = 3;
+	t->plan = (struct plan){.max_rows = STATE_ROWS, .layer = -1};
+	t->plan.role = kernel == KERNEL_delta_decode ? ROLE_DECODE : ROLE_PREFILL;
+	t->plan.step =
+		state_view(t, sizeof *t->header + STATE_ROWS * sizeof(struct step_row), &t->header);
+	t->plan.sizes = state_view(t, MAX_SIZES * sizeof *sizes, &sizes);
+	memset(sizes, 0, MAX_SIZES * sizeof *sizes);
+	struct rows x = state_rows(t, STATE_CHANNELS, &t->x);
+	struct rows out = state_rows(t, is_conv ? STATE_CHANNELS : STATE_HEADS * STATE_DV, &t->out);
+	struct rows gates = state_rows(t, 2 * STATE_HEADS, &t->gates);
+	t->n_x = x.stride, t->n_out = out.stride, t->n_gates = gates.stride;
+	uint64_t block_bytes =
+		is_conv ? conv_block_bytes(STATE_CHANNELS, STATE_TAPS) : delta_block_bytes(&d);
+	t->block_words = (uint32_t)(block_bytes / sizeof(float));
+	struct view kept = state_view(t, STATE_BLOCKS * block_bytes, &t->state);
+	struct view table = state_view(t, STATE_BLOCKS * sizeof *t->table, &t->table);
+	const uint32_t n = is_conv ? STATE_CHANNELS * STATE_TAPS : 2 * STATE_HEADS;
+	struct view chunk = state_view(t, n * sizeof(float), &weights);
+	random_floats(weights, n, &state);
+	for (uint32_t i = STATE_HEADS; i < n && !is_conv; i++)
+		weights[i] = -fabsf(weights[i]);
+	struct weights w = {.name = "weights",
+		.weight = WEIGHT_f32,
+		.n_rows = is_conv ? STATE_CHANNELS : 1,
+		.n_cols = is_conv ? STATE_TAPS : n,
+		.rows_per_chunk = n,
+		.n_chunks = 1,
+		.chunks = &chunk};
+	const struct state_shape shape = {table, STATE_BLOCKS};
+	if (is_conv)
+		plan_conv(&t->plan, out, x, &w, kept, &shape, &c);
+	else
+		plan_delta(&t->plan, out, x, gates, &w, kept, &shape, &d);
+	cr_assert_eq(
+		t->b->ops->prepare(t->b, &t->plan, false, &t->r, &err), LAP_OK, "%s", err.text);
+}
+
+/* Blocks in no order; `sparse`: those strictly between these positions are not kept. */
+static void state_table(struct state_case *t, bool sparse, uint32_t pos, uint32_t end)
+{
+	for (uint32_t i = 0; i < STATE_BLOCKS; i++) {
+		bool between = i > pos / STATE_BLOCK && i < end / STATE_BLOCK;
+		t->table[i] = sparse && between ? STATE_NONE : (i + 2) % STATE_BLOCKS;
+	}
+}
+
+/* All rows in steps of `cut`, from the same start; the results, then the state's words, to `found`. */
+static void state_run(struct state_case *t, uint32_t cut, bool sparse, float *found)
+{
+	uint64_t state = 11;
+	const size_t n_state = (size_t)STATE_BLOCKS * t->block_words;
+	float *x = calloc((size_t)STATE_ROWS * (t->n_x + t->n_gates), sizeof(float));
+	float *gates = x + (size_t)STATE_ROWS * t->n_x;
+	random_floats(x, (size_t)STATE_ROWS * (t->n_x + t->n_gates), &state);
+	memset(t->state, 0xFF, n_state * sizeof(float));
+	state_table(t, false, 0, 0);
+	random_floats(t->state + (size_t)t->table[0] * t->block_words, t->block_words, &state);
+	for (uint32_t first = 0, n; first < STATE_ROWS; first += n) {
+		n = STATE_ROWS - first < cut ? STATE_ROWS - first : cut;
+		for (uint32_t i = 0; i < n; i++)
+			((struct step_row *)(t->header + 1))[i] =
+				(struct step_row){.pos = STATE_FIRST + first + i};
+		*t->header = (struct step_header){.n_rows = n, .n_kv = STATE_FIRST + first + n};
+		state_table(t, sparse, STATE_FIRST + first, STATE_FIRST + first + n);
+		memcpy(t->x, x + (size_t)first * t->n_x, n * t->n_x * sizeof(float));
+		memcpy(t->gates, gates + (size_t)first * t->n_gates,
+			n * t->n_gates * sizeof(float));
+		run_plan(t->b, t->r);
+		memcpy(found + (size_t)first * t->n_out, t->out, n * t->n_out * sizeof(float));
+	}
+	memcpy(found + (size_t)STATE_ROWS * t->n_out, t->state, n_state * sizeof(float));
+	free(x);
+}
+
+static void state_compare(struct backend *b, enum kernel kernel)
+{
+	static const uint32_t cuts[] = {1, 7, 11, 32};
+	struct state_case t = {.b = b};
+	state_plan(&t, kernel);
+	const size_t n_out = (size_t)STATE_ROWS * t.n_out;
+	const size_t n_bytes = (n_out + (size_t)STATE_BLOCKS * t.block_words) * sizeof(float);
+	float *whole = calloc(1, n_bytes), *cut = calloc(1, n_bytes);
+	state_run(&t, STATE_ROWS, false, whole);
+	for (size_t i = 0; i < ARRAY_COUNT(cuts); i++) {
+		state_run(&t, cuts[i], false, cut);
+		cr_expect(memcmp(whole, cut, n_bytes) == 0, "%s, %s: steps of %u rows", b->name,
+			kernel_info(kernel)->name, cuts[i]);
+	}
+	for (uint32_t n = 20; n <= STATE_ROWS && t.plan.role == ROLE_PREFILL; n += 23) {
+		state_run(&t, n, true, cut);
+		cr_expect(memcmp(whole, cut, n_out * sizeof(float)) == 0,
+			"%s, %s: steps of %u rows, blocks between not kept", b->name,
+			kernel_info(kernel)->name, n);
+	}
+	b->ops->release(b, t.r);
+	plan_free(&t.plan);
+	for (uint32_t i = 0; i < t.n_views; i++)
+		b->ops->buffer_destroy(b, t.views[i].buffer);
+	free(whole);
+	free(cut);
+}
+
+Test(vk_kernels, steps_of_any_size_leave_the_same_state)
+{
+	static const enum kernel kernels[] = {
+		KERNEL_conv, KERNEL_delta_decode, KERNEL_delta_prefill};
+	struct backend *backends[2];
+	struct lap_error err;
+	cr_assert_eq(vk_open(&(struct vk_options){0}, &backends[0], &err), LAP_OK, "%s", err.text);
+	cr_assert_eq(cpu_open(&backends[1], &err), LAP_OK, "%s", err.text);
+	for (unsigned i = 0; i < 2; i++) {
+		for (unsigned k = 0; k < ARRAY_COUNT(kernels); k++)
+			state_compare(backends[i], kernels[k]);
+		backends[i]->ops->close(backends[i]);
+	}
+}
+
 /* ---- OB-04: a quantised cache at a large head size ---------------------------------------------- */
 
 /* The value type loses what its quantiser loses, and no more: rope_kv stores sine waves, attention reads
