@@ -282,7 +282,8 @@ struct lap_memory_plan {
 	uint64_t weight_bytes;   /* on the device, uploaded or not */
 	uint64_t kv_bytes;       /* the KV cache for n_ctx tokens */
 	uint64_t kv_token_bytes; /* of it, of one token more: layers with a window keep no more */
-	uint64_t scratch_bytes;  /* activations, tables, sampling */
+	uint64_t state_bytes; /* of recurrent layers, whatever n_ctx is; of each sequence as much */
+	uint64_t scratch_bytes; /* activations, tables, sampling */
 	uint64_t largest_buffer_bytes;
 	const char *largest_buffer; /* what it holds */
 	uint64_t max_buffer_bytes;  /* the device can bind at once */

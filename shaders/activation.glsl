@@ -23,6 +23,8 @@ float activation(uint which, float x)
 	case ACTIVATION_SWIGLU:
 		x = min(x, 7.0);
 		return x * sigmoid(1.702 * x);
+	case ACTIVATION_SIGMOID:
+		return sigmoid(x);
 	default:
 		return x * sigmoid(x);
 	}

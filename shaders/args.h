@@ -102,7 +102,7 @@ struct step_row {
  * blocks: there is nothing to copy. */
 struct copy_row {
 	u32 from, to;               /* blocks of layers without a window ... */
-	u32 from_window, to_window; /* ... and of those with one */
+	u32 from_window, to_window; /* ... and of those with one, or with a state */
 };
 
 struct shift_row {
@@ -264,6 +264,7 @@ struct rope_kv_args {
 	u32 n_head, n_head_kv, head_dim, n_rot;
 	u32 neox;           /* pairs (i, i + n_rot/2); otherwise (2i, 2i + 1) */
 	u32 stride_q, stride_qkv;
+	u32 q_head;             /* floats from a head of q to the next in qkv: their gates lie between */
 	u32 k_offset, v_offset; /* of k and v in a row of qkv, in floats; q is at 0 */
 	u32 n_blocks;       /* entries of a sequence in the block table */
 	u32 q_scale_ctx;
@@ -379,14 +380,18 @@ struct delta_args {
 
 #define ACTIVATION_SILU   0 /* x / (1 + exp(-x)) */
 #define ACTIVATION_GELU   1 /* x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))  (Hendrycks & Gimpel) */
+#define ACTIVATION_SIGMOID 3 /* 1 / (1 + exp(-x)); of glu alone */
 #define ACTIVATION_SWIGLU 2 /* gpt-oss: g = min(gate, 7), u = clamp(up, -7, 7):
                                g / (1 + exp(-1.702 g)) * (u + 1) */
 
-/* out = activation(gate) * up (GLU variants, Shazeer 2020); without a gate: activation(up).
+/* out = activation(gate) * up (GLU variants, Shazeer 2020); without a gate: activation(up).  The gate of column i
+ * is at gate_first + i / segment * gate_segment + i % segment.
  * buffers: out, gate, up */
 struct glu_args {
-	u32 n, stride, stride_x; /* of out; of gate and up */
+	u32 n, stride, stride_gate, stride_up;
 	u32 activation, has_gate;
+	u32 segment, gate_segment; /* columns; equal where the gates lie one behind the other */
+	u32 gate_first;
 };
 
 /* ---- experts ---- */

@@ -11,13 +11,18 @@ layout(std430, set = 0, binding = 2) readonly buffer up_buffer { float up[]; };
 void main()
 {
 	uint first = flat_group() * OUTPUTS_PER_GROUP;
-	uint to = gl_WorkGroupID.z * args.stride, from = gl_WorkGroupID.z * args.stride_x;
+	uint to = gl_WorkGroupID.z * args.stride, up_at = gl_WorkGroupID.z * args.stride_up;
+	uint gate_at = gl_WorkGroupID.z * args.stride_gate + args.gate_first;
+	bool apart = args.segment != args.gate_segment;
 	if (first >= args.n)
 		return;
 	uint end = min(first + OUTPUTS_PER_GROUP, args.n);
 	for (uint i = first + gl_LocalInvocationID.x; i < end; i += 64) {
-		float u = up[from + i];
-		result[to + i] = args.has_gate != 0 ? gated(args.activation, gate[from + i], u)
+		float u = up[up_at + i];
+		uint g = gate_at + i;
+		if (apart)
+			g += i / args.segment * (args.gate_segment - args.segment);
+		result[to + i] = args.has_gate != 0 ? gated(args.activation, gate[g], u)
 		                                    : activation(args.activation, u);
 	}
 }

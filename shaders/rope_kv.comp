@@ -67,9 +67,10 @@ void main()
 	if (h < args.n_head) {
 		uint to = row * args.stride_q + h * HEAD_DIM;
 		float factor = q_factor(r.pos);
-		norm_begin(from + h * HEAD_DIM, lane);
+		uint q_at = from + h * args.q_head;
+		norm_begin(q_at, lane);
 		for (uint i = lane; i < HEAD_DIM; i += LANES)
-			q_out[to + i] = rotated(0, from + h * HEAD_DIM, i, r.pos) * factor;
+			q_out[to + i] = rotated(0, q_at, i, r.pos) * factor;
 		return;
 	}
 	uint head_kv = h - args.n_head;

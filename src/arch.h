@@ -30,6 +30,10 @@ enum {
 	ARCH_ROUTE_OVER_ALL = 1 << 10, /* experts' weights: softmax over all, not over the chosen */
 	ARCH_FFN_NORM_RENAMED = 1 << 11, /* ffn_norm is called post_attention_norm */
 	ARCH_SINKS = 1 << 12,            /* attention sinks, a score per head */
+	ARCH_SHORT_CONV = 1 << 13,       /* layers without KV heads are short convolutions */
+	ARCH_DELTA_NET = 1 << 14, /* every so many layers, all but the last are gated delta nets */
+	ARCH_Q_GATE = 1 << 15,    /* attn_q has a gate behind each head's query */
+	ARCH_OUTPUT_NORM_RENAMED = 1 << 16, /* output_norm is called token_embd_norm */
 };
 
 struct arch {

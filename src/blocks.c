@@ -28,7 +28,7 @@ void block_pool_free(struct block_pool *pool)
 	*pool = (struct block_pool){0};
 }
 
-static bool take(struct block_pool *pool, uint32_t *block)
+bool block_take(struct block_pool *pool, uint32_t *block)
 {
 	if (pool->n_free == 0)
 		return false;
@@ -37,7 +37,7 @@ static bool take(struct block_pool *pool, uint32_t *block)
 	return true;
 }
 
-static void let_go(struct block_pool *pool, uint32_t block)
+void block_let_go(struct block_pool *pool, uint32_t block)
 {
 	assert(pool->n_holders[block] > 0);
 	if (--pool->n_holders[block] == 0)
@@ -52,7 +52,7 @@ static uint32_t n_blocks_of(uint32_t n_positions)
 bool blocks_reserve(struct block_pool *pool, struct block_list *list, uint32_t n_positions)
 {
 	while (list->n < n_blocks_of(n_positions)) {
-		if (!take(pool, &list->table[list->n]))
+		if (!block_take(pool, &list->table[list->n]))
 			return false;
 		list->n++;
 	}
@@ -64,7 +64,7 @@ void blocks_truncate(struct block_pool *pool, struct block_list *list, uint32_t 
 	while (list->n > n_blocks_of(n_positions)) {
 		list->n--;
 		if (list->n >= list->first)
-			let_go(pool, list->table[list->n]);
+			block_let_go(pool, list->table[list->n]);
 	}
 	if (list->first > list->n)
 		list->first = list->n;
@@ -73,7 +73,7 @@ void blocks_truncate(struct block_pool *pool, struct block_list *list, uint32_t 
 void blocks_forget(struct block_pool *pool, struct block_list *list, uint32_t position)
 {
 	while (list->first < list->n && (list->first + 1) * KV_BLOCK <= position)
-		let_go(pool, list->table[list->first++]);
+		block_let_go(pool, list->table[list->first++]);
 }
 
 void blocks_share(struct block_pool *pool, struct block_list *to, const struct block_list *from,
@@ -90,17 +90,22 @@ void blocks_share(struct block_pool *pool, struct block_list *to, const struct b
 	to->n = n;
 }
 
+enum blocks_owned block_own(struct block_pool *pool, uint32_t *entry, uint32_t *from, uint32_t *to)
+{
+	*from = *entry;
+	if (pool->n_holders[*from] == 1)
+		return BLOCKS_OWNED;
+	if (!block_take(pool, to))
+		return BLOCKS_NONE;
+	block_let_go(pool, *from);
+	*entry = *to;
+	return BLOCKS_COPIED;
+}
+
 enum blocks_owned blocks_own(struct block_pool *pool, struct block_list *list, uint32_t position,
 	uint32_t *from, uint32_t *to)
 {
 	uint32_t i = position / KV_BLOCK;
 	assert(i >= list->first && i < list->n);
-	*from = list->table[i];
-	if (pool->n_holders[*from] == 1)
-		return BLOCKS_OWNED;
-	if (!take(pool, to))
-		return BLOCKS_NONE;
-	let_go(pool, *from);
-	list->table[i] = *to;
-	return BLOCKS_COPIED;
+	return block_own(pool, &list->table[i], from, to);
 }

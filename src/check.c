@@ -110,6 +110,8 @@ static const struct check_case cases[] = {
 		.k = KV_F32, .v = KV_F16, .flags = SMALL | NEOX | HEAD_NORMS},
 	{KERNEL_rope_kv, 2, .n_head = 4, .n_head_kv = 2, .head_dim = 256, .n_rot = 0, .pos = 9,
 		.k = KV_F16, .v = KV_F16, .flags = HEAD_NORMS},
+	{KERNEL_rope_kv, 5, .n_head = 3, .n_head_kv = 1, .head_dim = 40, .n_rot = 10, .pos = 30,
+		.k = KV_F32, .v = KV_F16, .flags = SMALL | NEOX | HEAD_NORMS | GATED},
 
 	{KERNEL_attn_decode, 1, .n_head = 1, .n_head_kv = 1, .head_dim = 2, .k = KV_F32,
 		.v = KV_F32, .flags = SMALL},
@@ -321,6 +323,10 @@ static const struct check_case cases[] = {
 	{KERNEL_glu, 3, .n_out = 513, .activation = ACTIVATION_GELU, .flags = SMALL | UNGATED},
 	{KERNEL_glu, 3, .n_out = 70, .n_used = 4, .room = 5, .activation = ACTIVATION_SWIGLU},
 	{KERNEL_glu, 2, .n_out = 257, .n_used = 8, .flags = SMALL},
+	{KERNEL_glu, 3, .n_head = 3, .n_head_kv = 3, .head_dim = 30,
+		.activation = ACTIVATION_SIGMOID, .flags = SMALL},
+	{KERNEL_glu, 5, .n_head = 5, .n_head_kv = 5, .head_dim = 256,
+		.activation = ACTIVATION_SIGMOID},
 
 	{KERNEL_moe_route, 1, .n_expert = 1, .n_used = 1, .flags = SMALL},
 	{KERNEL_moe_route, 3, .n_expert = 4, .n_used = 2, .flags = SMALL | OVER_ALL},
@@ -487,7 +493,8 @@ void check_case_name(uint32_t i, char *name, size_t n_bytes)
 		{HEAD_NORMS, "norms"}, {SPARSE, "sparse"}};
 	static const char *const activations[] = {[ACTIVATION_SILU] = "silu",
 		[ACTIVATION_GELU] = "gelu",
-		[ACTIVATION_SWIGLU] = "swiglu"};
+		[ACTIVATION_SWIGLU] = "swiglu",
+		[ACTIVATION_SIGMOID] = "sigmoid"};
 	enum weight weight;
 	const struct check_case *c = find_case(i, &weight);
 	const struct kernel_info *k = kernel_info(c->kernel);
@@ -578,6 +585,15 @@ static void build_glu(struct side *s, const struct step_row *rows)
 {
 	const struct check_case *c = s->c;
 	struct rows gate = {0};
+	if (c->activation == ACTIVATION_SIGMOID) { /* gates of heads, among the queries */
+		struct rows heads = output_rows(s, c->n_head * c->head_dim, CHECK_LIMIT_ELEMENT);
+		struct rows qkv = input_rows(s, 2 * heads.n + 7, 30);
+		struct rows x = input_rows(s, heads.n, 2);
+		input_step(s, rows, 1);
+		if (!s->status)
+			plan_gate_heads(&s->plan, heads, qkv, x, c->head_dim);
+		return;
+	}
 	struct rows out = output_slots(s, side_n_used(s), c->n_out, CHECK_LIMIT_ELEMENT);
 	if (!(c->flags & UNGATED)) /* beyond what exp can take */
 		gate = input_slots(s, side_n_used(s), c->n_out, 200);
@@ -664,7 +680,7 @@ static void build_rope_kv(struct side *s, const struct step_row *rows)
 	const struct check_case *c = s->c;
 	uint32_t n_seq = n_sequences(rows, c->n_rows), n_kv = n_positions(rows, c->n_rows);
 	uint32_t n_q = c->n_head * c->head_dim, n_k = c->n_head_kv * c->head_dim;
-	uint32_t k_at = ROW_STRIDE(n_q), v_at = k_at + ROW_STRIDE(n_k);
+	uint32_t k_at = ROW_STRIDE(c->flags & GATED ? 2 * n_q : n_q), v_at = k_at + ROW_STRIDE(n_k);
 	struct kv_layer kv = {.k_type = c->k, .v_type = c->v};
 	struct rows q = output_rows(s, n_q, CHECK_LIMIT_ELEMENT);
 	struct kv_shape shape = input_table(s, n_seq, (n_kv + KV_BLOCK - 1) / KV_BLOCK);
@@ -685,6 +701,7 @@ static void build_rope_kv(struct side *s, const struct step_row *rows)
 				.table = table,
 				.n_rot = c->n_rot,
 				.neox = c->flags & NEOX,
+				.q_gated = c->flags & GATED,
 				.q_scale = c->flags & SCALE ? 0.25f : 0,
 				.q_scale_ctx = 16,
 				.norms = &norms,

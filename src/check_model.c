@@ -268,7 +268,7 @@ static enum lap_status set_up(struct side *side, struct lap_session *s, enum rol
 		rows[i] = (struct step_row){.token = (uint32_t)tokens[i], .pos = pos + i};
 	*side->prepared->step = (struct step_header){.n_rows = n, .n_kv = pos + n};
 	*s->sequences = (struct sequence){.greedy = 1, .n_ctx = s->n_ctx, .n_left = 2};
-	if (timeline_reserve(s, s->timelines, pos + n) < pos + n)
+	if (!timeline_reserve_chunk(s, s->timelines, pos + n))
 		return fail(err, LAP_USAGE, "no room for %u tokens in the KV cache",
 			(unsigned)(pos + n));
 	return session_plan(s, role, STEP_DRAW, 0, &side->plan, err);

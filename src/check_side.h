@@ -47,7 +47,7 @@ enum {
 	OVER_ALL = 4096,   /* softmax over all experts */
 	SHARED = 8192,
 	SHARED_GATE = 16384,
-	GATED = 32768,      /* a product, a norm, a convolution */
+	GATED = 32768,      /* a product, a norm, a convolution; queries that have gates */
 	HEAD_NORMS = 65536, /* of q and k */
 	SPARSE = 131072     /* only those blocks of a state are kept that must be */
 };

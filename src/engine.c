@@ -342,14 +342,14 @@ enum lap_status engine_check_memory(struct lap_model *m, struct lap_error *err)
 	struct lap_memory_plan p;
 	char advice[SESSION_ADVICE_BYTES], text[512];
 	enum lap_status status = lap_session_memory(m, &small, &p, err);
-	uint64_t n_bytes = p.weight_bytes + p.kv_bytes + p.scratch_bytes;
+	uint64_t n_bytes = p.weight_bytes + p.kv_bytes + p.state_bytes + p.scratch_bytes;
 	if (status || !p.available_bytes || n_bytes <= p.available_bytes)
 		return status;
 	snprintf(text, sizeof(text),
 		"the weights need %.1f MiB and a context of %u tokens %.1f MiB; %s has %.1f MiB; "
 		"%s",
 		(double)p.weight_bytes / mib, (unsigned)p.n_ctx,
-		(double)(p.kv_bytes + p.scratch_bytes) / mib, m->backend->name,
+		(double)(n_bytes - p.weight_bytes) / mib, m->backend->name,
 		(double)p.available_bytes / mib, session_advice(m, &small, advice));
 	bool is_cpu = !m->backend->device || m->backend->device->type == LAP_DEVICE_CPU;
 	if (p.weight_bytes > p.available_bytes && !is_cpu)

@@ -18,7 +18,7 @@ static_assert((int)ARCH_ACTIVATION_SILU == ACTIVATION_SILU &&
 struct qkv_layout qkv_layout(const struct hparams *h, const struct layer *l)
 {
 	struct qkv_layout at;
-	at.k = ROW_STRIDE(n_q(h, l));
+	at.k = ROW_STRIDE(q_rows(h, l));
 	at.v = at.k + ROW_STRIDE(n_kv(l));
 	at.stride = at.v + ROW_STRIDE(n_kv(l));
 	return at;
@@ -64,7 +64,8 @@ bool layer_merges(const struct model *m, const struct layer *l, enum merged whic
 	const bool wide_norms = (m->arch->flags & ARCH_QK_NORM) && !has_head_norms(m->arch);
 	switch (which) {
 	case MERGED_attn_qkv:
-		return copies && same_product(&parts) && n_bias % 3 == 0 && !wide_norms;
+		return copies && attends(l) && same_product(&parts) && n_bias % 3 == 0 &&
+			!wide_norms;
 	case MERGED_attn_qkv_bias:
 		return n_bias == 3 && layer_merges(m, l, MERGED_attn_qkv, copies);
 	case MERGED_attn_qk_norm:
@@ -72,9 +73,67 @@ bool layer_merges(const struct model *m, const struct layer *l, enum merged whic
 	case MERGED_ffn_gate_up:
 		return copies && l->ffn_gate.data && same_product(&parts) &&
 			!l->ffn_gate_bias.data && !l->ffn_up_bias.data;
+	case MERGED_delta_qkv_z:
+		return copies && same_product(&parts);
+	case MERGED_delta_gates: /* their outputs are found by a number, not bound */
+		return copies && l->delta_alpha.data &&
+			l->delta_alpha.weight == l->delta_beta.weight;
+	case MERGED_delta_dt_a:
+		return l->delta_dt.data != NULL;
 	case N_MERGED:
 		break;
 	}
+	return false;
+}
+
+/* ---- recurrent layers: their shapes ---- */
+
+static struct conv conv_of(const struct hparams *h, const struct layer *l)
+{
+	if (l->mixer == MIXER_CONV)
+		return (struct conv){.n_channels = h->n_embd,
+			.n_taps = h->conv_taps,
+			.x = 2 * h->n_embd,
+			.gate_in = 0,
+			.gate_out = h->n_embd};
+	return (struct conv){.n_channels = delta_channels(h),
+		.n_taps = h->delta_taps,
+		.gate_in = CONV_NONE,
+		.gate_out = CONV_NONE,
+		.silu = true};
+}
+
+static struct delta delta_of(const struct hparams *h)
+{
+	return (struct delta){.n_group = h->delta_groups,
+		.n_head = h->delta_heads,
+		.dk = h->delta_dim,
+		.dv = delta_dim_v(h),
+		.eps = h->rms_eps};
+}
+
+struct layer_state_bytes layer_state_bytes(const struct model *m, uint32_t il)
+{
+	const struct layer *l = &m->layers[il];
+	struct layer_state_bytes n = {0};
+	if (l->mixer == MIXER_ATTENTION)
+		return n;
+	const struct conv conv = conv_of(&m->h, l);
+	const struct delta delta = delta_of(&m->h);
+	n.conv = conv_block_bytes(conv.n_channels, conv.n_taps);
+	n.start = (uint64_t)(conv.n_taps - 1) * conv.n_channels * sizeof(float);
+	if (l->mixer == MIXER_DELTA) {
+		n.delta = delta_block_bytes(&delta);
+		n.start += (uint64_t)delta.n_head * delta.dk * delta.dv * sizeof(float);
+	}
+	return n;
+}
+
+static bool has_mixer(const struct model *m, enum mixer mixer)
+{
+	for (uint32_t il = 0; il < m->h.n_layer; il++)
+		if (m->layers[il].mixer == mixer)
+			return true;
 	return false;
 }
 
@@ -95,6 +154,10 @@ void activations_shape(
 		n_q_max = larger(n_q_max, n_q(h, l));
 		n_ff = larger(n_ff, l->experts ? 0 : l->n_ff);
 	}
+	const bool conv = has_mixer(m, MIXER_CONV), delta = has_mixer(m, MIXER_DELTA);
+	const uint32_t n_inner = delta ? h->delta_inner : 0;
+	const uint32_t n_channels = conv ? h->n_embd : delta ? delta_channels(h) : 0;
+	const uint32_t n_mix = conv ? 3 * h->n_embd : delta ? ROW_STRIDE(n_channels) + n_inner : 0;
 	const uint32_t n_ff_exps = h->n_expert ? h->n_ff_expert : 0;
 	const uint32_t n_ff_shexp = h->n_expert ? h->n_ff_shared : 0, n_used = h->n_expert_used;
 	const struct {
@@ -109,6 +172,11 @@ void activations_shape(
 		{&a->qkv, n_qkv, 1, "qkv"},
 		{&a->q, n_q_max, 1, "q"},
 		{&a->attn, n_q_max, 1, "attn"},
+		{&a->mix, n_mix, 1, "mix"},
+		{&a->mixed, n_channels, 1, "mixed"},
+		{&a->gates, delta ? ROW_STRIDE(h->delta_heads) + h->delta_heads : 0, 1, "gates"},
+		{&a->rule, n_inner, 1, "rule"},
+		{&a->gated, n_inner, 1, "gated"},
 		{&a->proj, flags & ARCH_POST_NORM ? h->n_embd : 0, 1, "proj"},
 		{&a->gate_up, flags & ARCH_UNGATED ? n_ff : ROW_STRIDE(n_ff) + n_ff, 1, "gate_up"},
 		{&a->ff, n_ff, 1, "ff"},
@@ -140,6 +208,7 @@ struct pass {
 	const struct step_buffers *b;
 	const struct layer *layer;
 	const struct layer_weights *l;
+	const struct layer_state *state;
 };
 
 static const struct rows none;
@@ -188,6 +257,21 @@ static struct rope rope_of(const struct pass *f)
 	};
 }
 
+/* mid = x + w y (+ bias), with the factors and norms that some models have between them */
+static void project(
+	const struct pass *f, const struct weights *w, const struct weights *bias, struct rows y)
+{
+	const struct activations *a = f->a;
+	struct epilogue e = {.bias = bias, .scale = f->h->residual_scale};
+	if (flag(f, ARCH_POST_NORM)) {
+		plan_matmul(f->p, a->proj, w, y, e);
+		norm(f, a->mid, a->proj, &f->l->attn_post_norm, NULL, a->x);
+	} else {
+		e.residual = a->x;
+		plan_matmul(f->p, a->mid, w, y, e);
+	}
+}
+
 /* mid = x + attention(x) */
 static void attention(const struct pass *f, struct rows x)
 {
@@ -200,12 +284,14 @@ static void attention(const struct pass *f, struct rows x)
 	const struct kv_layer *cache = &f->kv->layers[f->layer->kv_layer];
 	const bool wide_norms = l->attn_q_norm.n_rows != 0;
 	const struct rows qkv = part(a->qkv, 0, at.stride), v = part(qkv, at.v, n_k);
-	const struct rows q = part(qkv, 0, n_q(h, f->layer)), k = part(qkv, at.k, n_k);
-	const struct rows turned = part(a->q, 0, q.n), attn = part(a->attn, 0, q.n);
+	const struct rows q = part(qkv, 0, q_rows(h, f->layer)), k = part(qkv, at.k, n_k);
+	const uint32_t n = n_q(h, f->layer);
+	const struct rows turned = part(a->q, 0, n), attn = part(a->attn, 0, n);
 	const struct rows raw_q = wide_norms ? part(a->raw, 0, q.n) : q;
 	const struct rows raw_k = wide_norms ? part(a->raw, at.k, n_k) : k;
 	struct rope rope = rope_of(f);
 	rope.norms = &l->attn_qk_norm;
+	rope.q_gated = f->layer->q_gated;
 	rope.eps = h->rms_eps;
 
 	/* queries, keys, values */
@@ -233,15 +319,60 @@ static void attention(const struct pass *f, struct rows x)
 			.partial = f->b->partial,
 		});
 
-	/* projection */
-	struct epilogue e = {.bias = &l->attn_output_bias, .scale = h->residual_scale};
-	if (flag(f, ARCH_POST_NORM)) {
-		plan_matmul(f->p, a->proj, &l->attn_output, attn, e);
-		norm(f, a->mid, a->proj, &l->attn_post_norm, NULL, a->x);
-	} else {
-		e.residual = a->x;
-		plan_matmul(f->p, a->mid, &l->attn_output, attn, e);
+	struct rows y = attn;
+	if (f->layer->q_gated) {
+		y = turned; /* the queries have done their work */
+		plan_gate_heads(f->p, y, qkv, attn, f->layer->head_dim);
 	}
+	project(f, &l->attn_output, &l->attn_output_bias, y);
+}
+
+/* ---- recurrent layers ---- */
+
+/* mid = x + out(C * conv(B * x')); B, C and x' are three products of x. */
+static void short_conv(const struct pass *f, struct rows x)
+{
+	const struct activations *a = f->a;
+	const struct conv conv = conv_of(f->h, f->layer);
+	plan_matmul(f->p, a->mix, &f->l->conv_in, x, (struct epilogue){0});
+	plan_conv(f->p, a->mixed, a->mix, &f->l->conv, f->state->conv, &f->kv->state, &conv);
+	project(f, &f->l->conv_out, NULL, a->mixed);
+}
+
+/* mid = x + out(norm(rule(conv(q, k, v))) * silu(z)) */
+static void delta_net(const struct pass *f, struct rows x)
+{
+	const struct activations *a = f->a;
+	const struct layer_weights *l = f->l;
+	const struct conv conv = conv_of(f->h, f->layer);
+	struct delta delta = delta_of(f->h);
+	const uint32_t n_inner = f->h->delta_inner;
+	const struct rows qkv = part(a->mix, 0, conv.n_channels);
+	const struct rows z = part(a->mix, ROW_STRIDE(conv.n_channels), n_inner);
+
+	if (l->delta_qkv_z.n_rows)
+		plan_matmul(f->p, part(a->mix, 0, conv.n_channels + n_inner), &l->delta_qkv_z, x,
+			(struct epilogue){0});
+	else {
+		plan_matmul(f->p, qkv, &l->delta_qkv, x, (struct epilogue){0});
+		plan_matmul(f->p, z, &l->delta_z, x, (struct epilogue){0});
+	}
+	delta.beta = delta.n_head;
+	if (l->delta_gates.n_rows)
+		plan_matmul(f->p, part(a->gates, 0, 2 * delta.n_head), &l->delta_gates, x,
+			(struct epilogue){0});
+	else {
+		delta.beta = ROW_STRIDE(delta.n_head);
+		plan_matmul(f->p, part(a->gates, 0, delta.n_head), &l->delta_alpha, x,
+			(struct epilogue){0});
+		plan_matmul(f->p, part(a->gates, delta.beta, delta.n_head), &l->delta_beta, x,
+			(struct epilogue){0});
+	}
+	plan_conv(f->p, a->mixed, qkv, &l->delta_conv, f->state->conv, &f->kv->state, &conv);
+	plan_delta(f->p, a->rule, a->mixed, a->gates, &l->delta_dt_a, f->state->delta,
+		&f->kv->state, &delta);
+	plan_norm_gated(f->p, a->gated, a->rule, &l->delta_norm, f->h->rms_eps, z);
+	project(f, &l->delta_out, NULL, a->gated);
 }
 
 /* ---- feed-forward ---- */
@@ -363,9 +494,16 @@ void forward(struct plan *p, const struct model *m, const struct model_weights *
 			norm(&f, a->norm, a->x, &f.l->attn_norm, &f.l->attn_norm_bias, none);
 			x = a->norm;
 		}
+		f.state = &kv->states[il];
 		switch (f.layer->mixer) {
 		case MIXER_ATTENTION:
 			attention(&f, x);
+			break;
+		case MIXER_CONV:
+			short_conv(&f, x);
+			break;
+		case MIXER_DELTA:
+			delta_net(&f, x);
 			break;
 		}
 		feed_forward(&f, x);
@@ -398,7 +536,11 @@ void forward_copy(struct plan *p, const struct model *m, const struct kv_cache *
 		f.layer = &m->layers[il];
 		p->layer = (int32_t)il;
 		const struct kv_shape shape = shape_of(&f);
-		if (f.layer->kv_layer == il)
+		const struct layer_state_bytes n = layer_state_bytes(m, il);
+		if (n.conv)
+			plan_state_copy(
+				p, kv->states[il].conv, n.conv, kv->states[il].delta, n.delta);
+		else if (f.layer->kv_layer == il)
 			plan_kv_copy(p, &kv->layers[il], &shape, f.layer->window != 0);
 	}
 }

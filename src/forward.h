@@ -46,6 +46,9 @@ struct activations {
 	struct rows norm;
 	struct rows raw, qkv; /* raw: q and k before norms over their whole width */
 	struct rows q, attn;
+	struct rows mix, mixed; /* of recurrent layers: what a convolution takes, and gives */
+	struct rows gates, rule,
+		gated;           /* of delta nets: of the rule; what it gives; normed, gated */
 	struct rows proj;        /* what attention or FFN give, before post norms */
 	struct rows gate_up, ff; /* gate_up: the gate, where there is one, then up */
 	struct rows router, gate_exps, up_exps, ff_exps, down_exps;
@@ -73,11 +76,27 @@ struct qkv_layout qkv_layout(const struct hparams *h, const struct layer *l);
 void activations_shape(
 	struct activations *a, const struct model *m, struct activation_shape list[N_ACTIVATIONS]);
 
+/* Where a recurrent layer keeps its state: blocks of what its convolution and its delta rule need (args.h);
+ * n_bytes 0: it has no such thing. */
+struct layer_state {
+	struct view conv, delta;
+};
+
+/* Bytes of one block of each, and of the state at its start alone, which every step reads. */
+struct layer_state_bytes {
+	uint64_t conv, delta;
+	uint64_t start;
+};
+
+struct layer_state_bytes layer_state_bytes(const struct model *m, uint32_t il);
+
 /* KV caches: layers with a window have a block table of their own, which may reuse the blocks that
  * the window has left behind.  Heads of keys are each layer's own. */
 struct kv_cache {
 	struct kv_shape full, window; /* n_head_kv and head_dim are 0 */
 	struct kv_layer *layers;      /* [n_layer] */
+	struct state_shape state;
+	struct layer_state *states; /* [n_layer] */
 };
 
 /* Buffers of a step beside the activations. */

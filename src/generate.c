@@ -49,13 +49,17 @@ static uint32_t n_in(const struct batch *b, enum phase phase)
 
 /* ---- joining and leaving --------------------------------------------------------------------- */
 
-/* Of the KV cache, what one decode step reads with n tokens in it. */
+/* Of the KV cache, what one decode step reads with n tokens in it, and of the states. */
 static uint64_t kv_bytes_read(const struct lap_session *s, uint64_t n)
 {
 	const struct model *m = s->m->model;
 	uint64_t n_bytes = 0;
 	for (uint32_t il = 0; il < m->h.n_layer; il++) {
 		const struct layer *layer = &m->layers[il];
+		if (layer->mixer != MIXER_ATTENTION) {
+			n_bytes += layer_state_bytes(m, il).start;
+			continue;
+		}
 		const struct kv_layer *kv = &s->kv.layers[layer->kv_layer];
 		uint64_t seen = layer->window && layer->window < n ? layer->window : n;
 		n_bytes += seen *

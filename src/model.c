@@ -278,6 +278,49 @@ static enum lap_status check_heads(const struct reader *r, bool window)
 	return LAP_OK;
 }
 
+static enum lap_status check_taps(const struct reader *r, const char *name, uint32_t n_taps)
+{
+	if (n_taps >= 2 && n_taps <= MAX_TAPS)
+		return LAP_OK;
+	return BAD(r, "%s.%s is %u, expected 2 to %d", r->arch->name, name, n_taps, MAX_TAPS);
+}
+
+/* What kernels of recurrent layers rely on; rows are read in fours. */
+static enum lap_status check_recurrent(const struct reader *r)
+{
+	const struct hparams *h = r->h;
+	const char *arch = r->arch->name;
+	if (r->arch->flags & ARCH_SHORT_CONV) {
+		if (h->n_embd % 4 || h->n_embd > UINT32_MAX / 4)
+			return BAD(r,
+				"%s.embedding_length is %u, expected a multiple of 4 below 2^30",
+				arch, h->n_embd);
+		return check_taps(r, "shortconv.l_cache", h->conv_taps);
+	}
+	if (!(r->arch->flags & ARCH_DELTA_NET))
+		return LAP_OK;
+	if (h->full_attn_every == 0)
+		return BAD(r, "%s.full_attention_interval is %u, expected at least 1", arch, 0);
+	if (h->delta_groups == 0 || h->delta_heads == 0 || h->delta_heads % h->delta_groups)
+		return BAD(r,
+			"%s.ssm.time_step_rank is %u, expected a multiple of the %u groups of "
+			"%s.ssm.group_count",
+			arch, h->delta_heads, h->delta_groups, arch);
+	if (h->delta_dim == 0 || h->delta_dim % 4 || h->delta_dim > MAX_STATE_DIM)
+		return BAD(r, "%s.ssm.state_size is %u, expected a multiple of 4 from 4 to %d",
+			arch, h->delta_dim, MAX_STATE_DIM);
+	const uint32_t dim_v = h->delta_inner / h->delta_heads;
+	if (h->delta_inner % h->delta_heads || dim_v == 0 || dim_v % 4 || dim_v > MAX_STATE_DIM)
+		return BAD(r,
+			"%s.ssm.inner_size is %u, expected for each of the %u heads a multiple of "
+			"4 from 4 to %d",
+			arch, h->delta_inner, h->delta_heads, MAX_STATE_DIM);
+	if (h->delta_heads > UINT32_MAX / (4 * MAX_STATE_DIM))
+		return BAD(r, "%s.ssm.time_step_rank is %u, expected at most %u", arch,
+			h->delta_heads, UINT32_MAX / (4 * MAX_STATE_DIM));
+	return check_taps(r, "ssm.conv_kernel", h->delta_taps);
+}
+
 static enum lap_status check_hparams(const struct reader *r)
 {
 	const struct hparams *h = r->h;
@@ -299,6 +342,8 @@ static enum lap_status check_hparams(const struct reader *r)
 		status = check_heads(r, true);
 	if (!status)
 		status = check_experts(r);
+	if (!status)
+		status = check_recurrent(r);
 	return status ? status : check_floats(r);
 }
 
@@ -334,8 +379,14 @@ static bool has_window(const struct reader *r, uint32_t il)
 }
 
 /* What mixes the layer's positions; the one place that decides it. */
-static enum mixer layer_mixer(void)
+static enum mixer layer_mixer(const struct reader *r, uint32_t il)
 {
+	const uint32_t flags = r->arch->flags;
+	if (flags & ARCH_SHORT_CONV &&
+		of_layer(r, "attention.head_count_kv", il, r->h->n_head_kv) == 0)
+		return MIXER_CONV;
+	if (flags & ARCH_DELTA_NET && (il + 1) % r->h->full_attn_every != 0)
+		return MIXER_DELTA;
 	return MIXER_ATTENTION;
 }
 
@@ -348,7 +399,7 @@ static enum lap_status shape_layer(const struct reader *r, uint32_t il, struct l
 	const bool local = window && arch->flags & ARCH_LOCAL_ROPE;
 	const bool turns = arch->rope != ARCH_ROPE_NONE &&
 		!(arch->no_rope_every && (il + 1) % arch->no_rope_every == 0);
-	l->mixer = layer_mixer();
+	l->mixer = layer_mixer(r, il);
 	l->kv_layer = il;
 	l->window = window ? h->n_swa : 0;
 	l->rope = !turns ? LAYER_ROPE_NONE : local ? LAYER_ROPE_LOCAL : LAYER_ROPE_MODEL;
@@ -356,6 +407,16 @@ static enum lap_status shape_layer(const struct reader *r, uint32_t il, struct l
 	l->head_dim = window ? h->head_dim_swa : h->head_dim;
 	l->n_rot = local ? h->n_rot_swa : h->n_rot;
 	l->n_ff = of_layer(r, "feed_forward_length", il, h->n_ff);
+	if (l->n_ff == 0)
+		return BAD(r, "%s.feed_forward_length is 0 for layer %u, expected at least 1",
+			arch->name, il);
+	if (!attends(l)) {
+		l->kv_layer = UINT32_MAX;
+		l->rope = LAYER_ROPE_NONE;
+		l->n_head_kv = l->head_dim = l->n_rot = 0;
+		return LAP_OK;
+	}
+	l->q_gated = arch->flags & ARCH_Q_GATE;
 	if (l->n_head_kv == 0 || h->n_head % l->n_head_kv)
 		return BAD(r,
 			"%s.attention.head_count_kv is %u, expected a divisor of the %u heads",
@@ -364,9 +425,6 @@ static enum lap_status shape_layer(const struct reader *r, uint32_t il, struct l
 		return BAD(r,
 			"%s.rope.dimension_count is %u, but heads of layer %u have %u elements",
 			arch->name, l->n_rot, il, l->head_dim);
-	if (l->n_ff == 0)
-		return BAD(r, "%s.feed_forward_length is 0 for layer %u, expected at least 1",
-			arch->name, il);
 	return LAP_OK;
 }
 
@@ -386,7 +444,8 @@ static enum lap_status shape_layers(const struct reader *r, struct model *m)
 /* What a row of model.def asks for. */
 struct wanted {
 	const char *
-		name; /* with a dot it is whole ("attn_q.bias"), else it stands for its ".weight" */
+		name; /* with a dot it is whole ("attn_q.bias"; one at its end is no part of it), else
+		         it stands for its ".weight" */
 	uint32_t n_rows, n_cols;
 	uint32_t n_experts; /* 0: a matrix, or a vector where n_rows is 1 */
 	bool needed;
@@ -402,7 +461,10 @@ struct part {
 
 static void make_name(char name[MAX_NAME], const char *prefix, const char *row)
 {
-	snprintf(name, MAX_NAME, "%s%s%s", prefix, row, strchr(row, '.') ? "" : ".weight");
+	const size_t n = strlen(row);
+	const bool bare = n && row[n - 1] == '.';
+	snprintf(name, MAX_NAME, "%s%.*s%s", prefix, (int)(bare ? n - 1 : n), row,
+		strchr(row, '.') ? "" : ".weight");
 }
 
 static const struct gguf_tensor *use_tensor(const struct reader *r, const char *name)
@@ -444,8 +506,8 @@ static enum lap_status read_tensor(
 		return refuse_shape(r, t, w);
 	if (!size_mul(n_experts, w->n_rows, &n_rows) || n_rows > UINT32_MAX)
 		return BAD(r, "%s has %llu rows, expected less than 2^32", name, (ull)n_rows);
-	if (n_rows == 1 && t->weight != WEIGHT_f32)
-		return BAD(r, "%s is %s, expected F32, as all vectors", name,
+	if ((n_rows == 1 || w->n_cols <= MAX_TAPS) && t->weight != WEIGHT_f32)
+		return BAD(r, "%s is %s, expected F32, as all vectors and filters", name,
 			weight_format(t->weight)->label);
 	*out = (struct tensor){.name = t->name,
 		.weight = t->weight,
@@ -516,6 +578,8 @@ static enum lap_status read_layer_tensor(const struct reader *r, const char *pre
 {
 	struct part parts[16];
 	struct tensor *out = (struct tensor *)(void *)((char *)l + field);
+	if (!w->name)
+		return LAP_OK;
 	size_t n = list_parts(r, l, parts);
 	for (size_t i = 0; i < n; i++)
 		if (parts[i].field == field && read_part(r, prefix, w, &parts[i], out))

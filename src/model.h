@@ -32,6 +32,17 @@ struct hparams {
 	enum rope_scaling rope_scaling;
 };
 
+/* Of a gated delta net: values of a head; q, k and v side by side. */
+static inline uint32_t delta_dim_v(const struct hparams *h)
+{
+	return h->delta_inner / h->delta_heads;
+}
+
+static inline uint32_t delta_channels(const struct hparams *h)
+{
+	return 2 * h->delta_groups * h->delta_dim + h->delta_inner;
+}
+
 /* A matrix [n_rows][n_cols] row-major, or a vector (n_rows 1).  data NULL: the file has none.
  * Experts: n_experts matrices one behind the other, n_rows counts the rows of them all. */
 struct tensor {
@@ -43,8 +54,13 @@ struct tensor {
 	uint64_t n_bytes;
 };
 
-/* What mixes a layer's positions.  Recurrent kinds join here. */
-enum mixer { MIXER_ATTENTION };
+/* What mixes a layer's positions.  All but attention are recurrent: they have a state per sequence, and no keys
+ * and values. */
+enum mixer {
+	MIXER_ATTENTION,
+	MIXER_CONV,  /* a short convolution between two gates (LFM2) */
+	MIXER_DELTA, /* a gated delta net (Yang et al. 2024) */
+};
 
 /* Which table turns a layer's queries and keys. */
 enum layer_rope { LAYER_ROPE_NONE, LAYER_ROPE_MODEL, LAYER_ROPE_LOCAL };
@@ -54,10 +70,12 @@ struct layer {
 	enum mixer mixer;
 	enum layer_rope rope;
 	uint32_t
-		kv_layer; /* whose keys and values it attends to: its own number, or an earlier one */
-	uint32_t window; /* positions it sees, itself among them; 0: all before it */
-	uint32_t n_head_kv, head_dim;
-	uint32_t n_rot; /* dimensions of a head that turn */
+		kv_layer; /* whose keys and values it attends to: its own number, or an earlier one; a
+		             recurrent layer has UINT32_MAX */
+	uint32_t window;              /* positions it sees, itself among them; 0: all before it */
+	uint32_t n_head_kv, head_dim; /* 0 in a recurrent layer */
+	bool q_gated;                 /* attn_q has behind the query of each head its gate */
+	uint32_t n_rot;               /* dimensions of a head that turn */
 	uint32_t n_ff;
 	bool experts; /* its FFN is a mixture of experts */
 #define LAYER_TENSOR(field, name, n_rows, n_cols, needed) struct tensor field;
@@ -74,6 +92,17 @@ static inline uint32_t n_q(const struct hparams *h, const struct layer *l)
 static inline uint32_t n_kv(const struct layer *l)
 {
 	return l->n_head_kv * l->head_dim;
+}
+
+/* Rows of attn_q. */
+static inline uint32_t q_rows(const struct hparams *h, const struct layer *l)
+{
+	return n_q(h, l) * (l->q_gated ? 2 : 1);
+}
+
+static inline bool attends(const struct layer *l)
+{
+	return l->mixer == MIXER_ATTENTION;
 }
 
 struct model {

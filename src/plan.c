@@ -239,7 +239,8 @@ void plan_rope_kv(struct plan *p, struct rows q, const struct kv_layer *kv,
 	const struct kv_shape *shape, struct rows qkv, uint32_t k_offset, uint32_t v_offset,
 	const struct rope *rope)
 {
-	assert(q.n == shape->n_head * shape->head_dim && q.n <= k_offset);
+	const uint32_t q_head = shape->head_dim * (rope->q_gated ? 2 : 1);
+	assert(q.n == shape->n_head * shape->head_dim && shape->n_head * q_head <= k_offset);
 	assert(v_offset + shape->n_head_kv * shape->head_dim <= qkv.stride);
 	assert(rope->n_rot % 2 == 0 && rope->n_rot <= shape->head_dim);
 	assert(!has(rope->norms) ||
@@ -262,6 +263,7 @@ void plan_rope_kv(struct plan *p, struct rows q, const struct kv_layer *kv,
 					.neox = rope->neox,
 					.stride_q = q.stride,
 					.stride_qkv = qkv.stride,
+					.q_head = q_head,
 					.k_offset = k_offset,
 					.v_offset = v_offset,
 					.n_blocks = shape->n_blocks,
@@ -357,20 +359,33 @@ void plan_attention(struct plan *p, struct rows out, struct rows q, const struct
 			});
 }
 
+static void copy_blocks(struct plan *p, struct view a, uint64_t a_bytes, struct view b,
+	uint64_t b_bytes, bool has_window)
+{
+	const uint32_t a_words = (uint32_t)(a_bytes / sizeof(uint32_t));
+	const uint32_t b_words = (uint32_t)(b_bytes / sizeof(uint32_t));
+	assert(a_words % 4 == 0 && b_words % 4 == 0); /* they are copied as such */
+	plan_append(p,
+		(struct op){
+			.kernel = KERNEL_kv_copy,
+			.n_outputs = a_words > b_words ? a_words : b_words,
+			.rule = SIZE_ROWS,
+			.buffers = {a, b_bytes ? b : a, p->step},
+			.args.kv_copy = {a_words, b_words, has_window},
+		});
+}
+
+void plan_state_copy(
+	struct plan *p, struct view a, uint64_t a_bytes, struct view b, uint64_t b_bytes)
+{
+	copy_blocks(p, a, a_bytes, b, b_bytes, true);
+}
+
 void plan_kv_copy(
 	struct plan *p, const struct kv_layer *kv, const struct kv_shape *shape, bool has_window)
 {
 	const uint64_t n = (uint64_t)KV_BLOCK * shape->n_head_kv * shape->head_dim;
-	const uint32_t k_words = (uint32_t)(kv_bytes(kv->k_type, n) / sizeof(uint32_t));
-	const uint32_t v_words = (uint32_t)(kv_bytes(kv->v_type, n) / sizeof(uint32_t));
-	plan_append(p,
-		(struct op){
-			.kernel = KERNEL_kv_copy,
-			.n_outputs = k_words > v_words ? k_words : v_words,
-			.rule = SIZE_ROWS,
-			.buffers = {kv->k, kv->v, p->step},
-			.args.kv_copy = {k_words, v_words, has_window},
-		});
+	copy_blocks(p, kv->k, kv_bytes(kv->k_type, n), kv->v, kv_bytes(kv->v_type, n), has_window);
 }
 
 void plan_kv_shift(struct plan *p, const struct kv_layer *kv, const struct kv_shape *shape,
@@ -494,7 +509,36 @@ void plan_glu(struct plan *p, struct rows out, struct rows gate, struct rows up,
 			.rule = SIZE_ROWS,
 			.factor = n_used,
 			.buffers = {out.view, or_else(gate, up.view), up.view},
-			.args.glu = {out.n, out.stride, up.stride, activation, gate.n != 0},
+			.args.glu = {.n = out.n,
+				.stride = out.stride,
+				.stride_gate = up.stride,
+				.stride_up = up.stride,
+				.activation = activation,
+				.has_gate = gate.n != 0,
+				.segment = out.n,
+				.gate_segment = out.n},
+		});
+}
+
+void plan_gate_heads(
+	struct plan *p, struct rows out, struct rows qkv, struct rows x, uint32_t head_dim)
+{
+	assert(out.n == x.n && x.n % head_dim == 0 && qkv.n >= 2 * x.n);
+	plan_append(p,
+		(struct op){
+			.kernel = KERNEL_glu,
+			.n_outputs = out.n,
+			.rule = SIZE_ROWS,
+			.buffers = {out.view, qkv.view, x.view},
+			.args.glu = {.n = out.n,
+				.stride = out.stride,
+				.stride_gate = qkv.stride,
+				.stride_up = x.stride,
+				.activation = ACTIVATION_SIGMOID,
+				.has_gate = 1,
+				.segment = head_dim,
+				.gate_segment = 2 * head_dim,
+				.gate_first = head_dim},
 		});
 }
 

@@ -149,6 +149,7 @@ struct rope {
 	struct view table; /* f32 [n_ctx][n_rot / 2][2] */
 	uint32_t n_rot;    /* 0: nothing turns; the table is bound all the same */
 	bool neox;
+	bool q_gated;  /* behind each head of q lies its gate: see plan_gate_heads */
 	float q_scale; /* see struct rope_kv_args */
 	uint32_t q_scale_ctx;
 	const struct weights *norms; /* of the heads of q and k; NULL or absent: none */
@@ -214,6 +215,10 @@ uint64_t delta_block_bytes(const struct delta *d);
 void plan_glu(struct plan *p, struct rows out, struct rows gate, struct rows up,
 	uint32_t activation, uint32_t n_used);
 
+/* out = sigmoid(gate) * x for each head; a head's gate stands in qkv behind its query, of the same length. */
+void plan_gate_heads(
+	struct plan *p, struct rows out, struct rows qkv, struct rows x, uint32_t head_dim);
+
 /* Where the rows of a step go: see struct expert_route and struct expert_tile. */
 struct routing {
 	struct view routes; /* expert_route [max_rows][n_used] */
@@ -262,6 +267,11 @@ void plan_control(struct plan *p, uint32_t n_vocab, const struct tail *tail);
 /* Copies blocks of a layer's cache; the plan's step holds copy_rows. */
 void plan_kv_copy(
 	struct plan *p, const struct kv_layer *kv, const struct kv_shape *shape, bool has_window);
+
+/* Copies blocks of a recurrent layer's states, of these many bytes; b may be absent (0 bytes).  The plan's step
+ * holds copy_rows, whose blocks of windows these are. */
+void plan_state_copy(
+	struct plan *p, struct view a, uint64_t a_bytes, struct view b, uint64_t b_bytes);
 
 /* Moves positions of a layer's cache; the plan's step holds shift_rows.  magnitude: length of the pairs
  * of the rope table.  Each move rounds the keys again; of random keys are lost (root mean square):

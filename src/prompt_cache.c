@@ -1,7 +1,8 @@
 /* A sequence in a file: tokens with their keys and values, for another process to go on from.
  *
  * Owns the format: struct cache_header, int32 tokens[n_tokens], then for each layer that has keys and
- * values of its own its blocks in the order of the positions, K before V, then XXH64 of all before.
+ * values of its own its blocks in the order of the positions, K before V, and for each recurrent layer the block
+ * of states that its next position is in, of the convolution before that of the delta rule; then XXH64 of all before.
  * Of layers with a window only blocks from first_window on are there.  Numbers are little-endian, as
  * everywhere in this project.  What a block looks like inside is the backends' affair: a file is good for
  * the device that wrote it. */
@@ -154,11 +155,31 @@ static uint64_t file_bytes(const struct lap_session *s, const struct cache_heade
 {
 	uint64_t n = sizeof(*h) + (uint64_t)h->n_tokens * sizeof(int32_t) + CHECKSUM_BYTES;
 	for (uint32_t il = 0; il < h->n_layer; il++) {
+		const struct layer_state_bytes state = layer_state_bytes(s->m->model, il);
 		const uint32_t n_row = n_kv(&s->m->model->layers[il]);
 		n += (uint64_t)(h->n_tokens - first_position(s, h, il)) *
-			(kv_bytes(h->type_k, n_row) + kv_bytes(h->type_v, n_row));
+				(kv_bytes(h->type_k, n_row) + kv_bytes(h->type_v, n_row)) +
+			state.conv + state.delta;
 	}
 	return n;
+}
+
+/* The blocks of a recurrent layer's states at the timeline's next position; n_bytes 0: it has none. */
+struct state_blocks {
+	struct view views[2];
+};
+
+static struct state_blocks states_of(
+	const struct lap_session *s, const struct timeline *t, uint32_t il)
+{
+	const struct layer_state_bytes n = layer_state_bytes(s->m->model, il);
+	struct state_blocks b = {{s->kv.states[il].conv, s->kv.states[il].delta}};
+	const uint32_t block = t->states.table ? t->states.table[t->n_past / STATE_BLOCK] : 0;
+	b.views[0].offset += block * n.conv;
+	b.views[0].n_bytes = n.conv;
+	b.views[1].offset += block * n.delta;
+	b.views[1].n_bytes = n.delta;
+	return b;
 }
 
 /* ---- saving ---------------------------------------------------------------------------------- */
@@ -174,22 +195,40 @@ static void put(struct writer *w, const void *bytes, uint64_t n_bytes)
 	file_append(&w->file, bytes, n_bytes);
 }
 
+static enum lap_status put_view(
+	struct lap_session *s, struct view view, struct writer *w, struct lap_error *err)
+{
+	struct backend *b = s->m->backend;
+	void *bytes = malloc((size_t)view.n_bytes);
+	if (!bytes)
+		return fail_memory(err, "a part of the KV cache", view.n_bytes);
+	enum lap_status status = b->ops->read(b, view, bytes, view.n_bytes, err);
+	if (!status)
+		put(w, bytes, view.n_bytes);
+	free(bytes);
+	return status;
+}
+
 static enum lap_status put_layer(struct lap_session *s, const struct timeline *t, uint32_t il,
 	bool values, uint32_t start, struct writer *w, struct lap_error *err)
 {
-	struct backend *b = s->m->backend;
 	enum lap_status status = LAP_OK;
 	while (start < t->n_past && !status) {
 		const struct run run = run_at(s, t, il, values, start);
-		void *bytes = malloc((size_t)run.view.n_bytes);
-		if (!bytes)
-			return fail_memory(err, "a part of the KV cache", run.view.n_bytes);
-		status = b->ops->read(b, run.view, bytes, run.view.n_bytes, err);
-		if (!status)
-			put(w, bytes, run.view.n_bytes);
-		free(bytes);
+		status = put_view(s, run.view, w, err);
 		start += run.n;
 	}
+	return status;
+}
+
+static enum lap_status put_states(struct lap_session *s, const struct timeline *t, uint32_t il,
+	struct writer *w, struct lap_error *err)
+{
+	const struct state_blocks blocks = states_of(s, t, il);
+	enum lap_status status = LAP_OK;
+	for (size_t i = 0; i < ARRAY_COUNT(blocks.views) && !status; i++)
+		if (blocks.views[i].n_bytes)
+			status = put_view(s, blocks.views[i], w, err);
 	return status;
 }
 
@@ -199,9 +238,12 @@ static enum lap_status put_all(struct lap_session *s, const struct timeline *t,
 	enum lap_status status = LAP_OK;
 	put(w, h, sizeof(*h));
 	put(w, t->tokens, h->n_tokens * sizeof(*t->tokens));
-	for (uint32_t il = 0; il < h->n_layer; il++)
+	for (uint32_t il = 0; il < h->n_layer && !status; il++) {
 		for (int values = 0; values < 2 && !status; values++)
 			status = put_layer(s, t, il, values, first_position(s, h, il), w, err);
+		if (!status)
+			status = put_states(s, t, il, w, err);
+	}
 	const uint64_t sum = XXH64_digest(w->state);
 	file_append(&w->file, &sum, sizeof(sum));
 	return status;
@@ -221,6 +263,11 @@ enum lap_status lap_session_save(struct lap_session *s, const char *path, struct
 		return fail(err, LAP_USAGE,
 			"the layers with a window have let go of the prompt of %u tokens: there "
 			"is nothing to save",
+			(unsigned)part.n_past);
+	if (part.states.table && states_reach(&part.states, part.n_past) < part.n_past)
+		return fail(err, LAP_USAGE,
+			"the recurrent layers have let go of their state behind the prompt of %u "
+			"tokens: there is nothing to save",
 			(unsigned)part.n_past);
 	enum lap_status status = header_of(s, &h, err);
 	if (!status)
@@ -336,6 +383,21 @@ static enum lap_status take_layer(struct lap_session *s, const struct timeline *
 	return status;
 }
 
+static enum lap_status take_states(struct lap_session *s, const struct timeline *t, uint32_t il,
+	const uint8_t **from, struct lap_error *err)
+{
+	struct backend *b = s->m->backend;
+	const struct state_blocks blocks = states_of(s, t, il);
+	enum lap_status status = LAP_OK;
+	for (size_t i = 0; i < ARRAY_COUNT(blocks.views) && !status; i++) {
+		const struct view view = blocks.views[i];
+		if (view.n_bytes)
+			status = b->ops->write(b, view, *from, view.n_bytes, err);
+		*from += view.n_bytes;
+	}
+	return status;
+}
+
 /* Blocks of windows that the session's pool has no room for are passed over: nothing behind the file's
  * tokens sees them. */
 static enum lap_status take_all(struct lap_session *s, const struct cache_header *h,
@@ -363,6 +425,8 @@ static enum lap_status take_all(struct lap_session *s, const struct cache_header
 			bytes += (start - first) * kv_bytes((enum kv_type)type, n_kv(layer));
 			status = take_layer(s, t, il, values, start, &bytes, err);
 		}
+		if (!status)
+			status = take_states(s, t, il, &bytes, err);
 	}
 	if (status)
 		timeline_truncate(s, t, 0);

@@ -77,16 +77,23 @@ static enum lap_status create_timelines(struct lap_session *s, struct lap_error 
 	const uint32_t n_blocks = s->kv.full.n_blocks;
 	uint32_t *full = ops->buffer_map(s->kv.full.table.buffer);
 	uint32_t *window = ops->buffer_map(s->kv.window.table.buffer);
+	uint32_t *states = s->n_state_blocks ? ops->buffer_map(s->kv.state.table.buffer) : NULL;
+	const uint32_t n_states = s->kv.state.n_blocks;
 	s->timelines = array_alloc(s->n_seq, sizeof(*s->timelines));
 	if (!s->timelines)
 		return fail_memory(err, "a session", s->n_seq * sizeof(*s->timelines));
 	enum lap_status status = block_pool_init(&s->full, s->n_full_blocks, err);
 	if (!status && s->n_window_blocks)
 		status = block_pool_init(&s->window, s->n_window_blocks, err);
+	if (!status && s->n_state_blocks)
+		status = block_pool_init(&s->states, s->n_state_blocks, err);
+	for (size_t i = 0; states && i < (size_t)s->n_seq * n_states; i++)
+		states[i] = STATE_NONE;
 	for (uint32_t i = 0; i < s->n_seq && !status; i++) {
 		struct timeline *t = &s->timelines[i];
 		t->full.table = full + (size_t)i * n_blocks;
 		t->window.table = window + (size_t)i * n_blocks;
+		t->states.table = states ? states + (size_t)i * n_states : NULL;
 		t->tokens = array_alloc(s->n_ctx, sizeof(*t->tokens));
 		if (!t->tokens)
 			status = fail_memory(err, "a session", s->n_ctx * sizeof(*t->tokens));
@@ -146,8 +153,8 @@ static enum lap_status explain_memory(
 		"the "
 		"weights %.1f MiB, and %s has %.1f MiB; %s",
 		cause.text, (unsigned)p.n_ctx, (double)p.kv_bytes / mib,
-		(double)p.scratch_bytes / mib, (double)p.weight_bytes / mib, m->backend->name,
-		(double)p.available_bytes / mib, advice);
+		(double)(p.state_bytes + p.scratch_bytes) / mib, (double)p.weight_bytes / mib,
+		m->backend->name, (double)p.available_bytes / mib, advice);
 }
 
 enum lap_status lap_session_create(struct lap_model *m, const struct lap_session_options *options,
@@ -166,6 +173,7 @@ enum lap_status lap_session_create(struct lap_model *m, const struct lap_session
 	enum lap_status status = session_shape(s, m, o, err);
 	if (status) {
 		free(s->kv.layers);
+		free(s->kv.states);
 		free(s);
 		return status;
 	}
@@ -220,9 +228,11 @@ void lap_session_destroy(struct lap_session *s)
 		free(s->timelines[i].tokens);
 	block_pool_free(&s->full);
 	block_pool_free(&s->window);
+	block_pool_free(&s->states);
 	free(s->timelines);
 	free(s->buffers);
 	free(s->kv.layers);
+	free(s->kv.states);
 	grammar_vocabulary_destroy(s->grammar_vocabulary);
 	free(s->host_logits);
 	free(s->history);
@@ -254,16 +264,25 @@ static bool window_reaches(const struct lap_session *s, const struct timeline *t
 	return !window || t->window.first * KV_BLOCK <= WINDOW_START(n, window);
 }
 
-void timeline_truncate(struct lap_session *s, struct timeline *t, uint32_t n)
+/* The positions up to n that a step can go on from. */
+static uint32_t reach(const struct lap_session *s, const struct timeline *t, uint32_t n)
 {
 	if (!window_reaches(s, t, n))
-		n = 0;
+		return 0;
+	return t->states.table ? states_reach(&t->states, n) : n;
+}
+
+void timeline_truncate(struct lap_session *s, struct timeline *t, uint32_t n)
+{
+	n = reach(s, t, n < t->n_past ? n : t->n_past);
 	if (t->n_past > n)
 		t->n_past = n;
 	if (t->n_prefill > n)
 		t->n_prefill = n;
 	blocks_truncate(&s->full, &t->full, t->n_past);
 	blocks_truncate(&s->window, &t->window, t->n_past);
+	if (t->states.table)
+		states_truncate(&s->states, &t->states, t->n_past);
 }
 
 uint32_t timeline_common(const struct timeline *t, const int32_t *tokens, uint32_t n)
@@ -271,7 +290,7 @@ uint32_t timeline_common(const struct timeline *t, const int32_t *tokens, uint32
 	uint32_t i = 0;
 	while (i < t->n_prefill && i < n && t->tokens[i] == tokens[i])
 		i++;
-	return i;
+	return t->states.table ? states_reach(&t->states, i) : i;
 }
 
 void timeline_forget(struct lap_session *s, struct timeline *t)
@@ -326,6 +345,19 @@ static bool reserve(struct lap_session *s, struct timeline *t, uint32_t n_positi
 		(!s->window.n_blocks || blocks_reserve(&s->window, &t->window, n_positions));
 }
 
+/* The state that the next row goes on from is the timeline's alone.  Each timeline has its share of the
+ * pool, so that there is a block for a copy. */
+static void own_state(struct lap_session *s, struct timeline *t)
+{
+	uint32_t from, to;
+	states_forget(&s->states, &t->states, t->n_past, t->n_prefill);
+	if (states_own(&s->states, &t->states, t->n_past, &from, &to) == BLOCKS_COPIED) {
+		struct copy_row *c = new_copy(s, true, to);
+		c->from_window = from;
+		c->to_window = to;
+	}
+}
+
 /* Gives up what nobody needs now: positions behind windows, then the timeline that was used the longest
  * time ago.  false: there is nothing left to give up. */
 static bool give_up(struct lap_session *s)
@@ -346,7 +378,8 @@ static bool give_up(struct lap_session *s)
 	return oldest != NULL;
 }
 
-uint32_t timeline_reserve(struct lap_session *s, struct timeline *t, uint32_t n_positions)
+/* Blocks of keys and values; as timeline_reserve. */
+static uint32_t reserve_blocks(struct lap_session *s, struct timeline *t, uint32_t n_positions)
 {
 	bool busy = t->busy;
 	t->used = ++s->n_uses;
@@ -369,12 +402,34 @@ uint32_t timeline_reserve(struct lap_session *s, struct timeline *t, uint32_t n_
 	return n_there < t->n_past ? t->n_past : n_there < n_positions ? n_there : n_positions;
 }
 
+uint32_t timeline_reserve(struct lap_session *s, struct timeline *t, uint32_t n_positions)
+{
+	uint32_t n = reserve_blocks(s, t, n_positions);
+	if (!t->states.table)
+		return n;
+	own_state(s, t);
+	if (states_reserve(&s->states, &t->states, t->n_past, n))
+		return n;
+	return states_room(&t->states) < n ? states_room(&t->states) : n;
+}
+
+bool timeline_reserve_chunk(struct lap_session *s, struct timeline *t, uint32_t n_positions)
+{
+	if (reserve_blocks(s, t, n_positions) < n_positions)
+		return false;
+	if (!t->states.table)
+		return true;
+	own_state(s, t);
+	return states_pass(&s->states, &t->states, t->n_past, n_positions);
+}
+
 void timeline_fork(
 	struct lap_session *s, struct timeline *to, const struct timeline *from, uint32_t n)
 {
 	assert(n <= from->n_past && to != from);
-	if (!window_reaches(s, from, n))
-		n = 0;
+	n = reach(s, from, n);
+	if (to->states.table)
+		states_share(&s->states, &to->states, &from->states, n);
 	blocks_share(&s->full, &to->full, &from->full, n);
 	if (s->window.n_blocks)
 		blocks_share(&s->window, &to->window, &from->window, n);
@@ -549,7 +604,9 @@ enum lap_status session_can_shift(const struct lap_session *s, struct lap_error 
 {
 	const struct model *m = s->m->model;
 	const char *why = NULL;
-	if (s->n_window_blocks)
+	if (s->n_state_blocks)
+		why = "the state of its recurrent layers has all positions in one";
+	else if (s->n_window_blocks)
 		why = "its layers with a window have let go of what would have to move";
 	else if (m->position_embd.data)
 		why = "its positions are learned, not turned";
@@ -676,7 +733,8 @@ enum lap_status timeline_restore(struct lap_session *s, struct timeline *to, con
 	timeline_truncate(s, to, 0);
 	if (s->window.n_blocks)
 		to->window.first = to->window.n = first_window;
-	if (timeline_reserve(s, to, n) < n) {
+	if (reserve_blocks(s, to, n) < n ||
+		(to->states.table && !states_pass(&s->states, &to->states, n, n))) {
 		timeline_truncate(s, to, 0);
 		return fail_full(s, n, err);
 	}
@@ -696,7 +754,7 @@ enum lap_status session_prefill_chunk(struct lap_session *s, struct timeline *t,
 	if (status)
 		return status;
 	n = chunk_size(s, n < most ? n : most);
-	if (timeline_reserve(s, t, t->n_past + n) < t->n_past + n)
+	if (!timeline_reserve_chunk(s, t, t->n_past + n))
 		return fail_full(s, n, err);
 	status = session_copy_blocks(s, err);
 	if (status)

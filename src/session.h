@@ -10,6 +10,7 @@
 
 #include "engine.h"
 #include "blocks.h"
+#include "states.h"
 
 #define SESSION_MAX_BUFFERS 48 /* beside those of the KV cache */
 #define MAX_SEQUENCES       32
@@ -43,6 +44,7 @@ struct timeline {
 	uint32_t n_past;                /* tokens that the KV cache holds */
 	uint32_t n_prefill;             /* of them, from the start, computed by prefill */
 	struct block_list full, window; /* window: of layers with one */
+	struct state_list states;       /* of recurrent layers */
 	bool busy;                      /* must not be given up when blocks run out */
 	uint64_t used;                  /* when it was last: the smallest goes first */
 };
@@ -68,14 +70,14 @@ struct lap_session {
 
 	struct timeline *timelines; /* [n_seq] */
 	uint64_t n_uses;
-	struct block_pool full, window;     /* window.n_blocks 0: no layer has one */
-	struct copy_row copies[MAX_COPIES]; /* of blocks, before the next step */
+	struct block_pool full, window, states; /* n_blocks 0: no layer has such */
+	struct copy_row copies[MAX_COPIES];     /* of blocks, before the next step */
 	uint32_t n_copies;
 
 	/* where it lives */
 	struct buffer **buffers; /* all of session_memory.h's list */
 	uint32_t n_buffers, max_buffers;
-	uint32_t n_full_blocks, n_window_blocks; /* of the pools */
+	uint32_t n_full_blocks, n_window_blocks, n_state_blocks; /* of the pools */
 	struct activations activations;
 	struct kv_cache kv;
 	struct step_buffers step_buffers;
@@ -107,7 +109,7 @@ enum lap_status session_plan(struct lap_session *s, enum role role, enum step_ki
 /* ---- timelines ---- */
 
 /* Forgets all tokens from position n on; all of them when a layer with a window has let go of what
- * position n would see. */
+ * position n would see, and as many as it takes to get to a position whose state recurrent layers hold. */
 void timeline_truncate(struct lap_session *s, struct timeline *t, uint32_t n);
 
 /* Makes room for positions n_past .. n_positions - 1, which are about to be written, taking blocks from
@@ -115,7 +117,10 @@ void timeline_truncate(struct lap_session *s, struct timeline *t, uint32_t n);
  * n_positions when the pool runs out. */
 uint32_t timeline_reserve(struct lap_session *s, struct timeline *t, uint32_t n_positions);
 
-/* `to` becomes the first n tokens of `from`, sharing its blocks. */
+/* The same for a step of prefill, whose rows are all those positions; false: there is no room for them. */
+bool timeline_reserve_chunk(struct lap_session *s, struct timeline *t, uint32_t n_positions);
+
+/* `to` becomes the first n tokens of `from`, or what truncating would leave of them, sharing its blocks. */
 void timeline_fork(
 	struct lap_session *s, struct timeline *to, const struct timeline *from, uint32_t n);
 
@@ -128,7 +133,8 @@ void session_reorder(
 /* Lets go of what no position from n_past on can see. */
 void timeline_forget(struct lap_session *s, struct timeline *t);
 
-/* Of the tokens, how many can be kept of those the timeline holds: equal ones that prefill computed. */
+/* Of the tokens, how many can be kept of those the timeline holds: equal ones that prefill computed, to a
+ * position whose state recurrent layers hold. */
 uint32_t timeline_common(const struct timeline *t, const int32_t *tokens, uint32_t n);
 
 /* Drops n_discard tokens behind the first n_keep and moves what follows to their place, its keys turned

@@ -24,6 +24,14 @@ uint32_t model_window(const struct model *m)
 	return window;
 }
 
+bool model_is_recurrent(const struct model *m)
+{
+	for (uint32_t il = 0; il < m->h.n_layer; il++)
+		if (m->layers[il].mixer != MIXER_ATTENTION)
+			return true;
+	return false;
+}
+
 static uint32_t n_blocks_of(uint64_t n_positions)
 {
 	return (uint32_t)((n_positions + KV_BLOCK - 1) / KV_BLOCK);
@@ -48,6 +56,8 @@ static void shape_tables(struct lap_session *s)
 		.n_ctx = s->n_ctx,
 	};
 	s->kv.window = s->kv.full;
+	s->n_state_blocks = model_is_recurrent(s->m->model) ? s->n_seq * STATE_HELD : 0;
+	s->kv.state.n_blocks = s->n_ctx / STATE_BLOCK + 1; /* with that behind the last position */
 }
 
 /* ---- steps ---- */
@@ -171,7 +181,8 @@ enum lap_status session_shape(struct lap_session *s, struct lap_model *m,
 	shape_tables(s);
 	shape_steps(s);
 	s->kv.layers = array_alloc(n_layer, sizeof(*s->kv.layers));
-	if (!s->kv.layers)
+	s->kv.states = array_alloc(n_layer, sizeof(*s->kv.states));
+	if (!s->kv.layers || !s->kv.states)
 		return fail_memory(err, "the KV cache's list", n_layer * sizeof(*s->kv.layers));
 	for (uint32_t il = 0; il < n_layer; il++) {
 		s->kv.layers[il].k_type = (enum kv_type)o->type_k;
@@ -200,7 +211,8 @@ static enum lap_status visit_activations(struct lap_session *s, const struct vis
 			n_rows = s->max_rows;
 		n_rows *= list[i].per_row;
 		const struct session_need need = {&rows->view,
-			n_rows * rows->stride * sizeof(float), MEMORY_DEVICE, list[i].name, false};
+			n_rows * rows->stride * sizeof(float), MEMORY_DEVICE, list[i].name,
+			NEED_SCRATCH};
 		if (rows->n)
 			status = v->fn(v->user, &need, v->err);
 	}
@@ -233,7 +245,7 @@ static enum lap_status visit_kv(struct lap_session *s, const struct visit *v)
 								: s->n_full_blocks);
 			const struct session_need need = {i ? &l->v : &l->k,
 				n_positions * position_bytes(s, il, i), MEMORY_DEVICE,
-				"a layer of the KV cache", true};
+				"a layer of the KV cache", NEED_KV};
 			if (need.n_bytes)
 				status = v->fn(v->user, &need, v->err);
 		}
@@ -259,6 +271,25 @@ static uint64_t rope_bytes(const struct lap_session *s, uint32_t n_rot)
 	return (uint64_t)s->n_ctx * (n_rot / 2) * 2 * sizeof(float);
 }
 
+static enum lap_status visit_states(struct lap_session *s, const struct visit *v)
+{
+	enum lap_status status = LAP_OK;
+	for (uint32_t il = 0; il < s->m->model->h.n_layer; il++) {
+		const struct layer_state_bytes n = layer_state_bytes(s->m->model, il);
+		struct layer_state *state = &s->kv.states[il];
+		const struct session_need list[] = {
+			{&state->conv, s->n_state_blocks * n.conv, MEMORY_DEVICE,
+				"the convolution's state of a layer", NEED_STATE},
+			{&state->delta, s->n_state_blocks * n.delta, MEMORY_DEVICE,
+				"the state of a layer", NEED_STATE},
+		};
+		for (size_t i = 0; i < ARRAY_COUNT(list) && !status; i++)
+			if (list[i].n_bytes)
+				status = v->fn(v->user, &list[i], v->err);
+	}
+	return status;
+}
+
 static enum lap_status visit_step(struct lap_session *s, const struct visit *v)
 {
 	const struct hparams *h = &s->m->model->h;
@@ -266,42 +297,49 @@ static enum lap_status visit_step(struct lap_session *s, const struct visit *v)
 	const uint64_t max_rows = s->max_rows;
 	const uint64_t n_slots = (s->n_batch > max_rows ? s->n_batch : max_rows) * h->n_expert_used;
 	const uint64_t table_bytes = (uint64_t)s->n_seq * s->kv.full.n_blocks * sizeof(uint32_t);
+	const uint64_t state_table_bytes = s->n_state_blocks
+		? (uint64_t)s->n_seq * s->kv.state.n_blocks * sizeof(uint32_t)
+		: 0;
 	const bool local = s->m->model->arch->flags & ARCH_LOCAL_ROPE;
 	const struct session_need list[] = {
-		{&s->kv.full.table, table_bytes, MEMORY_SHARED, "the block table", false},
+		{&s->kv.full.table, table_bytes, MEMORY_SHARED, "the block table", NEED_SCRATCH},
 		{&s->kv.window.table, table_bytes, MEMORY_SHARED, "the block table of windows",
-			false},
+			NEED_SCRATCH},
+		{&s->kv.state.table, state_table_bytes, MEMORY_SHARED, "the table of states",
+			NEED_SCRATCH},
 		{&sb->partial, max_rows * partial_floats(s) * sizeof(float), MEMORY_DEVICE,
-			"partial attention", false},
-		{&sb->rope, rope_bytes(s, h->n_rot), MEMORY_DEVICE, "the table of angles", false},
+			"partial attention", NEED_SCRATCH},
+		{&sb->rope, rope_bytes(s, h->n_rot), MEMORY_DEVICE, "the table of angles",
+			NEED_SCRATCH},
 		{&sb->rope_local, local ? rope_bytes(s, h->n_rot_swa) : 0, MEMORY_DEVICE,
-			"the table of local angles", false},
+			"the table of local angles", NEED_SCRATCH},
 		{&sb->routes, n_slots * sizeof(struct expert_route), MEMORY_DEVICE, "routes",
-			false},
+			NEED_SCRATCH},
 		{&sb->tiles, n_slots ? expert_tiles_bytes(h->n_expert, (uint32_t)n_slots) : 0,
-			MEMORY_DEVICE, "experts' tiles", false},
+			MEMORY_DEVICE, "experts' tiles", NEED_SCRATCH},
 		{&s->tail.results, max_rows * sizeof(struct sample_result), MEMORY_DEVICE,
-			"sampled tokens", false},
+			"sampled tokens", NEED_SCRATCH},
 		{&s->tail.scratch, max_rows * s->activations.logits.stride * sizeof(float),
-			MEMORY_DEVICE, "scaled logits", false},
+			MEMORY_DEVICE, "scaled logits", NEED_SCRATCH},
 		{&s->tail.sequences, s->n_seq * sizeof(struct sequence), MEMORY_SHARED,
-			"the sequences", false},
+			"the sequences", NEED_SCRATCH},
 		{&s->tail.ring, (uint64_t)s->n_seq * RING_ENTRIES * sizeof(struct ring_entry),
-			MEMORY_SHARED, "the ring", false},
+			MEMORY_SHARED, "the ring", NEED_SCRATCH},
 		{&s->tail.tops,
 			(uint64_t)s->n_seq * RING_ENTRIES * s->n_top * sizeof(struct top_token),
-			MEMORY_SHARED, "the best tokens", false},
+			MEMORY_SHARED, "the best tokens", NEED_SCRATCH},
 		{&s->tail.choice,
 			s->n_top ? sizeof(struct beam_choice) +
 					max_rows * s->n_top * sizeof(struct beam_candidate)
 				 : 0,
-			MEMORY_SHARED, "candidates of beams", false},
+			MEMORY_SHARED, "candidates of beams", NEED_SCRATCH},
 		{&s->tail.history,
 			(uint64_t)s->n_seq * HISTORY_WORDS((uint64_t)s->n_ctx, h->n_vocab) *
 				sizeof(uint32_t),
-			MEMORY_DEVICE, "the history", false},
-		{&s->steps, s->steps.n_bytes, MEMORY_SHARED, "the steps", false},
-		{&s->sizes, s->sizes.n_bytes, MEMORY_SHARED, "the sizes of dispatches", false},
+			MEMORY_DEVICE, "the history", NEED_SCRATCH},
+		{&s->steps, s->steps.n_bytes, MEMORY_SHARED, "the steps", NEED_SCRATCH},
+		{&s->sizes, s->sizes.n_bytes, MEMORY_SHARED, "the sizes of dispatches",
+			NEED_SCRATCH},
 	};
 	enum lap_status status = LAP_OK;
 	for (size_t i = 0; i < ARRAY_COUNT(list) && !status; i++)
@@ -318,6 +356,8 @@ enum lap_status session_each_buffer(
 	if (!status)
 		status = visit_kv(s, &v);
 	if (!status)
+		status = visit_states(s, &v);
+	if (!status)
 		status = visit_step(s, &v);
 	return status;
 }
@@ -329,7 +369,10 @@ static enum lap_status add_need(void *user, const struct session_need *need, str
 	struct lap_memory_plan *plan = user;
 	(void)err;
 	uint64_t n_bytes = (need->n_bytes + BUFFER_UNIT - 1) / BUFFER_UNIT * BUFFER_UNIT;
-	*(need->kv ? &plan->kv_bytes : &plan->scratch_bytes) += n_bytes;
+	uint64_t *const sums[] = {[NEED_SCRATCH] = &plan->scratch_bytes,
+		[NEED_KV] = &plan->kv_bytes,
+		[NEED_STATE] = &plan->state_bytes};
+	*sums[need->kind] += n_bytes;
 	if (need->n_bytes > plan->largest_buffer_bytes) {
 		plan->largest_buffer_bytes = need->n_bytes;
 		plan->largest_buffer = need->label;
@@ -358,11 +401,13 @@ static enum lap_status measure(struct lap_model *m, const struct lap_session_opt
 		plan->weight_bytes = engine_weight_bytes(m);
 		plan->max_buffer_bytes = b->max_buffer_bytes;
 		plan->available_bytes = b->ops->available(b);
-		uint64_t total = plan->weight_bytes + plan->kv_bytes + plan->scratch_bytes;
+		uint64_t total = plan->weight_bytes + plan->kv_bytes + plan->state_bytes +
+			plan->scratch_bytes;
 		plan->fits = plan->largest_buffer_bytes <= plan->max_buffer_bytes &&
 			(!plan->available_bytes || total <= plan->available_bytes);
 	}
 	free(s->kv.layers);
+	free(s->kv.states);
 	free(s);
 	return status;
 }

@@ -11,7 +11,7 @@ struct session_need {
 	uint64_t n_bytes;
 	enum memory memory;
 	const char *label;
-	bool kv; /* of the KV cache */
+	enum { NEED_SCRATCH, NEED_KV, NEED_STATE } kind;
 };
 
 /* Not LAP_OK stops. */
@@ -30,6 +30,9 @@ enum lap_status session_each_buffer(
 
 /* The largest window of a layer; 0: no layer has one. */
 uint32_t model_window(const struct model *m);
+
+/* Whether layers have a state that each position changes. */
+bool model_is_recurrent(const struct model *m);
 
 /* Which -c and -ctk/-ctv would fit where these options do not, for messages.  Returns out. */
 #define SESSION_ADVICE_BYTES 256

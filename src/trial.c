@@ -33,7 +33,8 @@ enum lap_status trial_begin(struct trial *t, struct lap_session *s, enum role ro
 	t->prepared = decode ? &s->decode[STEP_DRAW][bucket] : &s->prefill[0];
 	lap_session_clear(s);
 	for (uint32_t i = 0; i < (decode ? n_rows : 1); i++)
-		if (timeline_reserve(s, &s->timelines[i], n) < n)
+		if (!timeline_reserve_chunk(s, &s->timelines[i], n_past) ||
+			!timeline_reserve_chunk(s, &s->timelines[i], n))
 			return fail(err, LAP_USAGE, "no room for %u tokens in the KV cache",
 				(unsigned)n);
 	enum lap_status status = session_plan(s, role, STEP_DRAW, bucket, &t->plan, err);

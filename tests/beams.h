@@ -219,4 +219,40 @@ static const struct lap_beam_options beam_kinds[] = {
 	{.n_beams = 1, .length_penalty = 0.5f, .n_predict = 12},
 };
 
+/* The sum of log-probabilities of a text in a session that has no other. */
+static inline float score_alone(
+	struct lap_model *m, const struct lap_session_options *shape, const struct lap_beam *beam)
+{
+	struct lap_session_options one = *shape;
+	one.n_seq = 1;
+	struct lap_session *s = open_session(m, &one);
+	struct timeline *t = &s->timelines[0];
+	struct lap_error err;
+	uint64_t ticket;
+	cr_assert_eq(session_prefill(s, t, beam_prompt, N_BEAM_PROMPT - 1, &err), LAP_OK);
+	s->sequences[0] = (struct sequence){.greedy = 1,
+		.inv_temperature = 1,
+		.inv_cut_temperature = 1,
+		.n_ctx = s->n_ctx,
+		.n_top = one.n_top};
+	for (size_t i = 0; i < beam->n; i++) {
+		const int32_t last = i ? beam->tokens[i - 1] : beam_prompt[N_BEAM_PROMPT - 1];
+		const struct step_row row = {(uint32_t)last, t->n_past, 0, 0};
+		timeline_reserve(s, t, t->n_past + 1);
+		cr_assert_eq(session_set_step(s, STEP_BEAMS, &row, 1, &err), LAP_OK);
+		cr_assert_eq(session_submit(s, 1, &ticket, &err), LAP_OK);
+		cr_assert_eq(session_wait(s, ticket, &err), LAP_OK);
+		t->tokens[t->n_past++] = last;
+		const struct beam_candidate *best = (const struct beam_candidate *)(s->choice + 1);
+		uint32_t at = 0;
+		while (at < s->choice->n && best[at].token != (uint32_t)beam->tokens[i])
+			at++;
+		cr_assert_lt(at, s->choice->n);
+		s->sequences[0].beam_score = best[at].score;
+	}
+	const float sum = s->sequences[0].beam_score;
+	lap_session_destroy(s);
+	return sum;
+}
+
 #endif

@@ -105,6 +105,7 @@ static inline void round_trip(struct lap_model *m, const struct lap_session_opti
 	lap_session_clear(s);
 	cr_expect_eq(s->full.n_free, s->full.n_blocks, "%s: no block is lost", what);
 	cr_expect_eq(s->window.n_free, s->window.n_blocks, "%s: no block is lost", what);
+	cr_expect_eq(s->states.n_free, s->states.n_blocks, "%s: no block is lost", what);
 	lap_session_destroy(s);
 }
 

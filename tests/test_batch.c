@@ -175,7 +175,8 @@ Test(batch, crop)
 Test(batch, models_that_cannot_shift)
 {
 	SKIP_WITHOUT("golden/gemma2-plain.gguf");
-	static const char *const files[] = {"golden/gemma2-plain.gguf", "golden/gpt2-plain.gguf"};
+	static const char *const files[] = {"golden/gemma2-plain.gguf", "golden/gpt2-plain.gguf",
+		"golden/lfm2-plain.gguf", "golden/qwen35-plain.gguf"};
 	for (size_t i = 0; i < ARRAY_COUNT(files); i++) {
 		struct lap_model *m = open_model(shared_path(files[i]), "cpu");
 		const struct lap_session_options so = {.n_ctx = 48};

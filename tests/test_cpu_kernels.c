@@ -329,7 +329,14 @@ static void test_glu(uint32_t which, bool gated, uint32_t n_used)
 	struct step step = {.header = {.n_rows = 2, .n_kv = 1}};
 	struct op op = {.kernel = KERNEL_glu,
 		.factor = n_used,
-		.args.glu = {N, STRIDE, STRIDE, which, gated}};
+		.args.glu = {.n = N,
+			.stride = STRIDE,
+			.stride_gate = STRIDE,
+			.stride_up = STRIDE,
+			.activation = which,
+			.has_gate = gated,
+			.segment = N,
+			.gate_segment = N}};
 	uint32_t n = 2 * n_used * STRIDE;
 	float *out = make_output(&op.buffers[0], n);
 	float *gate = make_floats(&op.buffers[1], n), *up = make_floats(&op.buffers[2], n);
@@ -354,6 +361,40 @@ static void test_glu(uint32_t which, bool gated, uint32_t n_used)
 		else
 			expect_near(out[at], y, 1 + fabsl(y), "glu");
 	}
+	release_op(&op);
+}
+
+/* A head's gate behind its query. */
+Test(cpu_kernels, gates_of_heads)
+{
+	enum { DIM = 6, HEADS = 3, ROWS = 2, STRIDE = 64 };
+	struct step step = {.header = {.n_rows = ROWS, .n_kv = 1}};
+	struct op op = {.kernel = KERNEL_glu,
+		.factor = 1,
+		.args.glu = {.n = HEADS * DIM,
+			.stride = STRIDE,
+			.stride_gate = 2 * STRIDE,
+			.stride_up = STRIDE,
+			.activation = ACTIVATION_SIGMOID,
+			.has_gate = 1,
+			.segment = DIM,
+			.gate_segment = 2 * DIM,
+			.gate_first = DIM}};
+	const float *out = make_output(&op.buffers[0], ROWS * STRIDE);
+	float *qkv = make_floats(&op.buffers[1], ROWS * 2 * STRIDE);
+	const float *x = make_floats(&op.buffers[2], ROWS * STRIDE);
+	qkv[DIM] = 1e30f;
+	qkv[DIM + 1] = -1e30f;
+	cpu_glu(&op, &step.header);
+	for (uint32_t row = 0; row < ROWS; row++)
+		for (uint32_t h = 0; h < HEADS; h++)
+			for (uint32_t i = 0; i < DIM; i++) {
+				const uint32_t gate = row * 2 * STRIDE + (2 * h + 1) * DIM + i;
+				const uint32_t at = row * STRIDE + h * DIM + i;
+				const long double factor = 1 / (1 + expl(-(long double)qkv[gate]));
+				expect_near(out[at], x[at] * factor, 1, "a gate");
+			}
+	cr_expect(untouched(out[HEADS * DIM]));
 	release_op(&op);
 }
 
@@ -561,6 +602,7 @@ static void test_rope(bool neox, uint32_t n_rot, enum kv_type k_type, enum kv_ty
 				.head_dim = dim,
 				.n_rot = n_rot,
 				.neox = neox,
+				.q_head = dim,
 				.stride_q = STRIDE_Q,
 				.stride_qkv = STRIDE,
 				.k_offset = k_at,

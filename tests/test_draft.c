@@ -242,6 +242,7 @@ Test(draft, wrong_guesses_change_nothing)
 	wrong_guesses_change_nothing(shared_path("golden/gemma3-plain.gguf"), "cpu", 60);
 	wrong_guesses_change_nothing(shared_path("golden/gpt2-plain.gguf"), "cpu", 30);
 	wrong_guesses_change_nothing(shared_path("golden/qwen3moe-plain.gguf"), "cpu", 30);
+	wrong_guesses_change_nothing(shared_path("golden/qwen35-plain.gguf"), "cpu", 60);
 }
 
 /* Guesses that are certain change nothing where tokens are drawn either, whoever draws them. */

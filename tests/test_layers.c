@@ -29,6 +29,7 @@ static const struct room {
 	{"src/session.", 60, "session"},
 	{"src/session_memory.", 60, "session"},
 	{"src/blocks.", 60, "session"},
+	{"src/states.", 60, "session"},
 	{"src/stops.", 60, "session"},
 	{"src/trial.", 60, "session"},
 	{"src/session_tune.", 60, "session"},

@@ -733,6 +733,45 @@ Test(model, parts_of_fused_tensors)
 	close_golden(&o);
 }
 
+/* Keys of recurrent layers that no kernel could follow. */
+Test(model, recurrent_layers_of_strange_sizes)
+{
+	static const struct {
+		const char *path, *override, *words;
+	} cases[] = {
+		{"golden/lfm2-plain.gguf", "lfm2.shortconv.l_cache=int:1",
+			"lfm2.shortconv.l_cache is 1, expected 2 to 8"},
+		{"golden/lfm2-plain.gguf", "lfm2.shortconv.l_cache=int:4",
+			"blk.0.shortconv.conv.weight is [96, 3], expected [96, 4]"},
+		{"golden/qwen35-plain.gguf", "qwen35.ssm.conv_kernel=int:9",
+			"qwen35.ssm.conv_kernel is 9, expected 2 to 8"},
+		{"golden/qwen35-plain.gguf", "qwen35.ssm.time_step_rank=int:5",
+			"qwen35.ssm.time_step_rank is 5, expected a multiple of the 2 groups"},
+		{"golden/qwen35-plain.gguf", "qwen35.ssm.group_count=int:0", "the 0 groups"},
+		{"golden/qwen35-plain.gguf", "qwen35.ssm.inner_size=int:130",
+			"qwen35.ssm.inner_size is 130, expected for each of the 4 heads"},
+		{"golden/qwen35-plain.gguf", "qwen35.full_attention_interval=int:0",
+			"qwen35.full_attention_interval is 0, expected at least 1"},
+		{"golden/qwen35-plain.gguf", "qwen35.full_attention_interval=int:3",
+			"the tensor blk.2.attn_q.weight is missing"},
+	};
+	SKIP_WITHOUT("golden/qwen35-plain.gguf");
+	for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+		struct lap_error err = {0};
+		struct gguf *g = NULL;
+		struct model *m = NULL;
+		struct mapped_file file = map(shared_path(cases[i].path));
+		cr_assert_eq(gguf_open(file.data, file.n_bytes, cases[i].path, &g, &err), LAP_OK);
+		cr_assert_eq(gguf_override(g, &cases[i].override, 1, &err), LAP_OK, "%s", err.text);
+		cr_expect_eq(model_create(g, &m, &err), LAP_BAD_MODEL, "%s", cases[i].words);
+		cr_expect(strstr(err.text, cases[i].words), "\"%s\" is not in \"%s\"",
+			cases[i].words, err.text);
+		model_destroy(m);
+		gguf_close(g);
+		file_unmap(&file);
+	}
+}
+
 /* Models of other architectures and formats: each refused for what it is. */
 Test(model, unsupported_models_are_named)
 {
@@ -740,7 +779,6 @@ Test(model, unsupported_models_are_named)
 		const char *path, *words;
 	} cases[] = {
 		{"golden/gemma4-e.gguf", "\"gemma4\" is not supported"},
-		{"golden/lfm2-plain.gguf", "\"lfm2\" is not supported"},
 	};
 	SKIP_WITHOUT("golden/llama-moe.gguf");
 	for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {

@@ -152,6 +152,28 @@ Test(session_memory, weights_that_were_not_loaded)
 	lap_model_close(m);
 }
 
+/* States take the same whatever the context, and of each sequence as much; only other layers have keys. */
+Test(session_memory, recurrent_layers_keep_their_state)
+{
+	SKIP_WITHOUT("golden/qwen35-plain.gguf");
+	struct lap_model *m = open_model(shared_path("golden/qwen35-plain.gguf"), "cpu");
+	/* 3 of 4 layers: 3 rows before a block, 16 of it, of 256 channels; 4 heads of 32 x 32, and for each
+	 * position 2 keys, 4 values, 4 sums */
+	const uint64_t block =
+		(19 * 256 + 4 * 32 * 32 + 16 * (2 * 32 + 4 * 32 + 4)) * sizeof(float);
+	struct lap_session_options o = {.n_ctx = 1024, .n_batch = 32};
+	struct lap_memory_plan p = plan_of(m, o), longer, more;
+	cr_expect_eq(p.state_bytes, 3 * STATE_HELD * block);
+	cr_expect_eq(p.kv_token_bytes, 2 * 2 * 32 * 2);
+	o.n_ctx = 2048;
+	longer = plan_of(m, o);
+	cr_expect_eq(longer.state_bytes, p.state_bytes);
+	o.n_seq = 3;
+	more = plan_of(m, o);
+	cr_expect_eq(more.state_bytes, 3 * p.state_bytes);
+	lap_model_close(m);
+}
+
 /* Windows bound the cache: a token more takes nothing in their layers. */
 Test(session_memory, window_layers_keep_their_window)
 {

@@ -42,41 +42,6 @@ Test(vk_beams, same_as_cpu)
 	lap_model_close(cpu);
 }
 
-/* The sum of log-probabilities of a text in a session that has no other. */
-static float alone(struct lap_model *m, const struct lap_beam *beam)
-{
-	struct lap_session_options one = shape;
-	one.n_seq = 1;
-	struct lap_session *s = open_session(m, &one);
-	struct timeline *t = &s->timelines[0];
-	struct lap_error err;
-	uint64_t ticket;
-	cr_assert_eq(session_prefill(s, t, beam_prompt, N_BEAM_PROMPT - 1, &err), LAP_OK);
-	s->sequences[0] = (struct sequence){.greedy = 1,
-		.inv_temperature = 1,
-		.inv_cut_temperature = 1,
-		.n_ctx = s->n_ctx,
-		.n_top = one.n_top};
-	for (size_t i = 0; i < beam->n; i++) {
-		const int32_t last = i ? beam->tokens[i - 1] : beam_prompt[N_BEAM_PROMPT - 1];
-		const struct step_row row = {(uint32_t)last, t->n_past, 0, 0};
-		timeline_reserve(s, t, t->n_past + 1);
-		cr_assert_eq(session_set_step(s, STEP_BEAMS, &row, 1, &err), LAP_OK);
-		cr_assert_eq(session_submit(s, 1, &ticket, &err), LAP_OK);
-		cr_assert_eq(session_wait(s, ticket, &err), LAP_OK);
-		t->tokens[t->n_past++] = last;
-		const struct beam_candidate *best = (const struct beam_candidate *)(s->choice + 1);
-		uint32_t at = 0;
-		while (at < s->choice->n && best[at].token != (uint32_t)beam->tokens[i])
-			at++;
-		cr_assert_lt(at, s->choice->n);
-		s->sequences[0].beam_score = best[at].score;
-	}
-	const float sum = s->sequences[0].beam_score;
-	lap_session_destroy(s);
-	return sum;
-}
-
 Test(vk_beams, same_bits_as_alone)
 {
 	struct lap_model *m = open_model(demo(), NULL);
@@ -93,14 +58,14 @@ Test(vk_beams, same_bits_as_alone)
 	cr_expect_eq(r.decode_submits, o.n_predict, "one submit for a step");
 	cr_expect_eq(r.decode_recordings, 2, "of one row and of four");
 	for (size_t i = 0; i < n; i++)
-		cr_expect_eq(beams[i].log_prob, alone(m, &beams[i]), "beam %zu", i);
+		cr_expect_eq(beams[i].log_prob, score_alone(m, &shape, &beams[i]), "beam %zu", i);
 	lap_free(beams);
 	/* Again, from the prompt that is there. */
 	r = search_beams(s, &o, &beams, &n);
 	cr_expect_eq(r.n_reused, N_BEAM_PROMPT - 1);
 	cr_expect_eq(r.decode_recordings, 2, "nothing is recorded again");
 	for (size_t i = 0; i < n; i++)
-		cr_expect_eq(beams[i].log_prob, alone(m, &beams[i]), "beam %zu", i);
+		cr_expect_eq(beams[i].log_prob, score_alone(m, &shape, &beams[i]), "beam %zu", i);
 	lap_free(beams);
 	lap_session_destroy(s);
 	lap_model_close(m);

@@ -77,6 +77,8 @@ static double activation(u32 which, double x)
 		return sigmoid_product(x, 2 * sqrt(two_over_pi) * (x + 0.044715 * x * x * x));
 	case ACTIVATION_SWIGLU:
 		return sigmoid_product(fmin(x, 7), 1.702 * fmin(x, 7));
+	case ACTIVATION_SIGMOID:
+		return sigmoid_product(1, x);
 	default:
 		return sigmoid_product(x, x);
 	}
@@ -198,8 +200,9 @@ void cpu_glu(const struct op *op, const struct step_header *step)
 
 	for (size_t row = 0; row < (size_t)step->n_rows * op->factor; row++)
 		for (size_t i = 0; i < a->n; i++) {
-			const size_t at = row * a->stride_x + i;
-			const double u = (double)up[at];
+			const size_t at = row * a->stride_gate + a->gate_first +
+				i / a->segment * a->gate_segment + i % a->segment;
+			const double u = (double)up[row * a->stride_up + i];
 			out[row * a->stride + i] =
 				(float)(gate ? gated(a->activation, (double)gate[at], u)
 					     : activation(a->activation, u));
@@ -267,7 +270,7 @@ void cpu_rope_kv(const struct op *op, const struct step_header *step)
 		const float *from = qkv + (size_t)irow * a->stride_qkv;
 		float *to = q_out + (size_t)irow * a->stride_q;
 		double factor = 1 + (double)a->q_scale * log1p((double)(row->pos / a->q_scale_ctx));
-		for (u32 h = 0; h < a->n_head; h++, from += a->head_dim, to += a->head_dim) {
+		for (u32 h = 0; h < a->n_head; h++, from += a->q_head, to += a->head_dim) {
 			const float *q = normed_head(op, 0, from, normed);
 			for (u32 i = 0; i < a->head_dim; i++)
 				to[i] = (float)((double)rotated(q, i, turns, a) * factor);

@@ -94,13 +94,15 @@ static enum lap_status plan_memory(struct lap_model *model, const struct options
 static json_t *memory_json(const struct lap_model_info *m, const struct memory_plans *memory)
 {
 	const struct lap_memory_plan *p = &memory->asked;
-	json_t *json = json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:b, s:I}",
-		"device", text_json(m->device_name), "n_ctx", (json_int_t)p->n_ctx, "n_batch",
+	json_t *json = json_pack(
+		"{s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:b, s:I}", "device",
+		text_json(m->device_name), "n_ctx", (json_int_t)p->n_ctx, "n_batch",
 		(json_int_t)p->n_batch, "weight_bytes", (json_int_t)p->weight_bytes, "kv_bytes",
-		(json_int_t)p->kv_bytes, "scratch_bytes", (json_int_t)p->scratch_bytes,
-		"largest_buffer_bytes", (json_int_t)p->largest_buffer_bytes, "largest_buffer",
-		p->largest_buffer, "max_buffer_bytes", (json_int_t)p->max_buffer_bytes,
-		"available_bytes", (json_int_t)p->available_bytes, "fits", p->fits, "largest_n_ctx",
+		(json_int_t)p->kv_bytes, "state_bytes", (json_int_t)p->state_bytes, "scratch_bytes",
+		(json_int_t)p->scratch_bytes, "largest_buffer_bytes",
+		(json_int_t)p->largest_buffer_bytes, "largest_buffer", p->largest_buffer,
+		"max_buffer_bytes", (json_int_t)p->max_buffer_bytes, "available_bytes",
+		(json_int_t)p->available_bytes, "fits", p->fits, "largest_n_ctx",
 		(json_int_t)p->largest_n_ctx);
 	json_t *types = json_array(), *chunks = json_array();
 	for (size_t i = 0; i < N_KV_TYPES; i++)
@@ -136,6 +138,9 @@ static void print_memory(const struct lap_model_info *m, const struct memory_pla
 				kv_types[i].name,
 				bytes_text(1000 * memory->by_type[i].kv_token_bytes),
 				memory->by_type[i].largest_n_ctx);
+	if (p->state_bytes)
+		out_printf("  state       %s for recurrent layers, whatever the context\n",
+			bytes_text(p->state_bytes));
 	out_printf("  scratch     %s\n", bytes_text(p->scratch_bytes));
 	for (size_t i = 0; i < N_CHUNK_SIZES; i++)
 		out_printf("    -b %-4u   %s\n", chunk_sizes[i],
