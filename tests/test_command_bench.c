@@ -87,7 +87,11 @@ Test(command_bench, forms)
 {
 	struct result r = run(BENCH, "-p", "4", "-n", "2", "-r", "1");
 	cr_expect_eq(r.status, 0, "%s", r.err);
-	cr_expect_eq(n_lines(r.out), 4, "%s", r.out);
+	cr_expect_eq(n_lines(r.out), 8, "a verdict, the table, what to do next: %s", r.out);
+	cr_expect(strstr(r.out, " on cpu: prompts at ") < strstr(r.out, " tok/s (pp4, "), "%s",
+		r.out);
+	cr_expect(strstr(r.out, ", text at ") < strchr(r.out, '\n'), "%s", r.out);
+	cr_expect(strstr(r.out, "\n\nnext: lapilli "), "%s", r.out);
 	cr_expect(strstr(r.out, "| pp4 |") && strstr(r.out, "| tg2 |"), "%s", r.out);
 	cr_expect(strstr(r.err, "memory bandwidth: "), "%s", r.err);
 	release(&r);
@@ -119,7 +123,8 @@ Test(command_bench, a_kernel_alone)
 	json_decref(rows);
 	release(&r);
 	r = run("bench", "--kernel", "glu", "--shape", "64x3", CPU);
-	cr_expect_eq(n_lines(r.out), 3, "%s", r.out);
+	cr_expect_eq(n_lines(r.out), 7, "%s", r.out);
+	cr_expect(strstr(r.out, "cpu computes glu right") == r.out, "%s", r.out);
 	cr_expect(strstr(r.out, "| glu |  | 64x3 | "), "%s", r.out);
 	release(&r);
 }

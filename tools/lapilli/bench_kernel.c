@@ -177,7 +177,7 @@ static enum lap_status try_shape(struct bench *b, const char *text, struct lap_e
 
 enum lap_status bench_kernel(const struct options *o, struct lap_error *err)
 {
-	struct bench b = {.table = bench_table_begin(o, title)};
+	struct bench b = {.table = bench_table_begin(o, title, true)};
 	enum lap_status status = find_kernel(o->kernel, &b.shape.kernel, err);
 	if (!status)
 		status = find_format(o->format, &b.shape, err);
@@ -199,7 +199,18 @@ enum lap_status bench_kernel(const struct options *o, struct lap_error *err)
 		status = rates_measure(b.device, &b.rates, err);
 	for (size_t i = 0; i < o->shape.n && !status && !interrupted(); i++)
 		status = try_shape(&b, o->shape.texts[i], err);
-	const enum lap_status printed = bench_table_end(&b.table, !status || status == LAP_INVALID);
+	char verdict[400] = "", next[400] = "";
+	if (b.device) {
+		snprintf(verdict, sizeof verdict, "%.250s computes %s right at %s", b.device->name,
+			kernel_info(b.shape.kernel)->name,
+			status ? "the first of the shapes" : "these shapes");
+		snprintf(next, sizeof next,
+			"next: the same with other --format or --shape; lapilli validate --op %s "
+			"checks it at awkward ones",
+			kernel_info(b.shape.kernel)->name);
+	}
+	const enum lap_status printed =
+		bench_table_end(&b.table, verdict, next, !status || status == LAP_INVALID);
 	if (b.device)
 		b.device->ops->close(b.device);
 	if (b.cpu)

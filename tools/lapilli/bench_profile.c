@@ -16,7 +16,7 @@ static const char title[] =
 
 struct bench_table bench_profile_begin(const struct options *o)
 {
-	return bench_table_begin(o, title);
+	return bench_table_begin(o, title, false);
 }
 
 static enum lap_status print_row(struct bench_table *table, const char *test, double all,

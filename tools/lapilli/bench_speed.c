@@ -23,6 +23,7 @@
 #include "bench_profile.h"
 #include "bench_table.h"
 #include "console.h"
+#include "progress.h"
 #include "rates.h"
 #include "session.h"
 #include "signals.h"
@@ -61,6 +62,9 @@ struct bench {
 	struct values both_prompt, both_predict;
 	struct bench_table table;
 	struct row row;
+	struct progress progress;
+	uint32_t n_runs, n_done;             /* of all tests, the first of each included */
+	struct text prompt_speed, gen_speed; /* of the first test of each, in words */
 };
 
 /* ---- options --------------------------------------------------------------------------------- */
@@ -231,6 +235,11 @@ static void summarise(struct row *row)
 	row->flops_per_second = row->flops * row->mean;
 }
 
+static void count_run(struct bench *b)
+{
+	progress_show(&b->progress, ++b->n_done, b->n_runs);
+}
+
 static enum lap_status measure(struct bench *b, const struct test *t, struct lap_error *err)
 {
 	struct row *row = &b->row;
@@ -257,6 +266,7 @@ static enum lap_status measure(struct bench *b, const struct test *t, struct lap
 	if (!status)
 		status = run_once(&r, t, t->n_gen < WARM_TOKENS ? t->n_gen : WARM_TOKENS, &ignored,
 			&ignored, err);
+	count_run(b);
 	if (!status)
 		status = count_flops(r.session, t, row, err);
 	for (int64_t i = 0; i < b->o->bench_repeat && !status; i++) {
@@ -264,6 +274,7 @@ static enum lap_status measure(struct bench *b, const struct test *t, struct lap
 		if (!status)
 			take_counters(b, &r, t, row);
 		row->n_samples += !status;
+		count_run(b);
 	}
 	interrupt_session(NULL);
 	for (uint32_t i = 0; i < r.n; i++)
@@ -351,10 +362,37 @@ static bool markdown(const struct bench *b, struct text *line)
 		bytes_text(row->device_bytes));
 }
 
+/* What the verdict says of the first prompt and the first generated text. */
+static bool keep_speed(struct bench *b)
+{
+	const struct row *row = &b->row;
+	const struct test *t = row->test;
+	struct text *text = t->n_gen ? &b->gen_speed : &b->prompt_speed;
+	if (text->n || (t->n_gen && t->n_prompt))
+		return true;
+	const double most = t->n_gen ? share(row->bytes_per_second, b->rates.bytes_per_second)
+				     : share(row->flops_per_second, b->rates.flops_per_second);
+	return text_printf(text, "%s at %.1f tok/s (%s, %.0f %% of what its %s allows)",
+		t->n_gen ? "text" : "prompts", row->mean, t->name, most,
+		t->n_gen ? "memory" : "arithmetic");
+}
+
+static bool write_verdict(const struct bench *b, struct text *text)
+{
+	const struct lap_model_info *m = lap_model_info(b->model);
+	const bool both = b->prompt_speed.n && b->gen_speed.n;
+	return text_printf(text, "%s on %s: %s%s%s", model_name(m), m->device_name,
+		b->prompt_speed.n ? b->prompt_speed.data : "", both ? ", " : "",
+		b->gen_speed.n              ? b->gen_speed.data
+			: b->prompt_speed.n ? ""
+					    : "as below");
+}
+
 static enum lap_status print_row(struct bench *b, struct lap_error *err)
 {
 	struct text line = {0};
-	enum lap_status status = markdown(b, &line)
+	progress_clear(&b->progress);
+	enum lap_status status = markdown(b, &line) && keep_speed(b)
 		? bench_table_row(&b->table, row_json(b), line.data, err)
 		: fail_memory(err, "the table", 1);
 	text_free(&line);
@@ -388,8 +426,21 @@ static enum lap_status try_one(struct bench *b, struct test t, struct lap_error 
 	return status ? status : print_row(b, err);
 }
 
+static uint32_t n_not_zero(const struct values *v)
+{
+	uint32_t n = 0;
+	for (uint32_t i = 0; i < v->n; i++)
+		n += v->items[i] > 0;
+	return n;
+}
+
 static enum lap_status try_all(struct bench *b, struct lap_error *err)
 {
+	const uint32_t n_tests = b->depths.n *
+		(n_not_zero(&b->prompts) + n_not_zero(&b->predicts) * b->parallel.n +
+			b->both_prompt.n);
+	b->n_runs = n_tests * (uint32_t)(1 + b->o->bench_repeat);
+	b->progress = progress_start("measuring", NULL);
 	enum lap_status status = LAP_OK;
 	for (uint32_t d = 0; d < b->depths.n; d++) {
 		struct test t = {.n_depth = b->depths.items[d], .n_parallel = 1};
@@ -434,7 +485,7 @@ enum lap_status bench_speed(const struct options *o, struct lap_error *err)
 	if (!b)
 		return fail_memory(err, "the measurements", sizeof *b);
 	b->o = o;
-	b->table = o->profile ? bench_profile_begin(o) : bench_table_begin(o, title);
+	b->table = o->profile ? bench_profile_begin(o) : bench_table_begin(o, title, true);
 	enum lap_status status = parse_tests(b, err);
 	if (!status)
 		status = source_model(o, SOURCE_MODEL, &b->model, err);
@@ -449,9 +500,20 @@ enum lap_status bench_speed(const struct options *o, struct lap_error *err)
 			b->rates.flops_per_second * 1e-9);
 		status = try_all(b, err);
 	}
+	progress_clear(&b->progress);
 	if (!status)
 		say_tuned(b->model->backend);
-	const enum lap_status printed = bench_table_end(&b->table, !status || interrupted());
+	struct text verdict = {0};
+	if (b->model && !write_verdict(b, &verdict) && !status)
+		status = fail_memory(err, "the verdict", verdict.n);
+	const enum lap_status printed = bench_table_end(&b->table, verdict.data,
+		"next: lapilli bench --profile shows where the time goes, lapilli tune -m FILE "
+		"finds "
+		"how kernels run fastest here",
+		verdict.data && (!status || interrupted()));
+	text_free(&verdict);
+	text_free(&b->prompt_speed);
+	text_free(&b->gen_speed);
 	status = status ? status : printed;
 	lap_model_close(b->model);
 	free(b);

@@ -5,11 +5,12 @@
 
 #include "console.h"
 
-struct bench_table bench_table_begin(const struct options *o, const char *title)
+struct bench_table bench_table_begin(const struct options *o, const char *title, bool waits)
 {
 	return (struct bench_table){
 		.output = o->json ? OUTPUT_JSON : (enum bench_output)o->bench_output,
 		.title = title,
+		.waits = waits,
 		.list = json_array(),
 	};
 }
@@ -55,6 +56,8 @@ enum lap_status bench_table_row(
 		return (enum lap_status)out_json(object);
 	else if (fits && t->output == OUTPUT_CSV)
 		fits = print_csv(t, object);
+	else if (fits && t->waits)
+		fits = text_printf(&t->lines, "%s%s\n", t->titled ? "" : t->title, line);
 	else if (fits)
 		out_printf("%s%s\n", t->titled ? "" : t->title, line);
 	t->titled = true;
@@ -63,9 +66,13 @@ enum lap_status bench_table_row(
 	return fits ? LAP_OK : fail_memory(err, "the table", 1);
 }
 
-enum lap_status bench_table_end(struct bench_table *t, bool print)
+enum lap_status bench_table_end(
+	struct bench_table *t, const char *verdict, const char *next, bool print)
 {
 	enum lap_status status = LAP_OK;
+	if (t->lines.n && print)
+		out_printf("%s\n\n%s\n%s\n", verdict, t->lines.data, next);
+	text_free(&t->lines);
 	if (t->output == OUTPUT_JSON && print) {
 		status = (enum lap_status)out_json(t->list);
 		t->list = NULL;

@@ -15,16 +15,20 @@ struct bench_table {
 	enum bench_output output;
 	const char *title; /* of the Markdown table: its first two lines */
 	bool titled;
+	bool waits;        /* the Markdown table is printed below its verdict, at the end */
+	struct text lines; /* that wait */
 	json_t *list;
 };
 
-struct bench_table bench_table_begin(const struct options *o, const char *title);
+struct bench_table bench_table_begin(const struct options *o, const char *title, bool waits);
 
 /* Takes the row's object (NULL: memory was out); `line`: the same as a line of the Markdown table. */
 enum lap_status bench_table_row(
 	struct bench_table *t, json_t *object, const char *line, struct lap_error *err);
 
-/* Prints what waits for the end, where `print` says so, and releases all. */
-enum lap_status bench_table_end(struct bench_table *t, bool print);
+/* Prints what waits for the end, where `print` says so, and releases all. People get `verdict` above a table that waited and
+ * `next` below it, both without a newline. */
+enum lap_status bench_table_end(
+	struct bench_table *t, const char *verdict, const char *next, bool print);
 
 #endif

@@ -40,15 +40,32 @@ const char *progress_line(const struct progress *p, double done, double total, d
 	return line;
 }
 
+/* Whether it is time to draw. */
+static bool is_due(struct progress *p, double now)
+{
+	if (!p->terminal || now - p->started < first_after || now - p->drawn < again_after)
+		return false;
+	p->drawn = now;
+	p->shown = true;
+	return true;
+}
+
+void progress_count(struct progress *p, unsigned n)
+{
+	const double now = clock_seconds();
+	const int seconds = (int)(now - p->started);
+	if (is_due(p, now))
+		fprintf(stderr, "\r%s: %u %s, %d:%02d\033[K", p->what, n, p->unit, seconds / 60,
+			seconds % 60);
+}
+
 void progress_show(struct progress *p, double done, double total)
 {
 	char line[PROGRESS_BYTES];
 	const double now = clock_seconds();
-	if (!p->terminal || now - p->started < first_after || now - p->drawn < again_after)
-		return;
-	p->drawn = now;
-	p->shown = true;
-	fprintf(stderr, "\r%s\033[K", progress_line(p, done, total, now - p->started, line));
+	if (is_due(p, now))
+		fprintf(stderr, "\r%s\033[K",
+			progress_line(p, done, total, now - p->started, line));
 }
 
 void progress_clear(struct progress *p)

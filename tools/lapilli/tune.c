@@ -6,6 +6,7 @@
 
 #include "commands.h"
 #include "console.h"
+#include "progress.h"
 #include "session_tune.h"
 #include "signals.h"
 #include "source.h"
@@ -15,6 +16,8 @@
 struct list {
 	const struct options *o;
 	json_t *json;
+	struct text lines; /* printed below the verdict */
+	struct progress progress;
 	uint32_t n, n_broken, n_faster;
 	bool ok; /* false: memory is out */
 };
@@ -36,27 +39,50 @@ static json_t *found_json(const struct tuned *t)
 	return object;
 }
 
-static bool print_found(void *user, const struct tuned *t)
+static bool take_found(void *user, const struct tuned *t)
 {
 	struct list *list = user;
-	struct text line = {0};
 	list->n++;
 	list->n_broken += t->broken;
 	list->n_faster += !t->broken && t->seconds < t->usual_seconds;
 	if (list->o->json) {
 		json_t *object = found_json(t);
 		list->ok = list->ok && object && json_array_append_new(list->json, object) == 0;
-	} else if (tuned_print(t, &line)) {
-		out_printf("%s\n", line.data);
-		out_flush();
+	} else {
+		list->ok = tuned_print(t, &list->lines) && text_printf(&list->lines, "\n");
 	}
-	text_free(&line);
+	progress_count(&list->progress, list->n);
 	return list->ok && !interrupted();
+}
+
+static void print_findings(const struct list *list, const char *device, bool quick)
+{
+	if (list->n_broken)
+		out_printf("%s computes WRONG results with %u of these settings, which are never "
+			   "used; %u kernels run faster than without tuning\n",
+			device, (unsigned)list->n_broken, (unsigned)list->n_faster);
+	else if (list->n)
+		out_printf("%s runs %u of %u kernels faster than without tuning\n", device,
+			(unsigned)list->n_faster, (unsigned)list->n);
+	else
+		out_printf("%s: all was measured before%s\n", device,
+			quick ? "; without --tune quick it is measured again" : "");
+	if (list->n)
+		out_printf("\n%s", list->lines.data);
+	if (list->n_broken)
+		out_printf("\nnext: lapilli validate checks every kernel; for help, what lapilli "
+			   "report prints\n");
+	else
+		out_printf("\nnext: lapilli bench -m FILE measures with what was found, as every "
+			   "command uses it from now on\n");
 }
 
 int command_tune(const struct options *o)
 {
-	struct list list = {.o = o, .json = json_array(), .ok = true};
+	struct list list = {.o = o,
+		.json = json_array(),
+		.progress = progress_start("tuning", "kernels"),
+		.ok = true};
 	struct lap_model *model = NULL;
 	struct lap_session *session = NULL;
 	struct lap_error err;
@@ -83,17 +109,16 @@ int command_tune(const struct options *o)
 		status = session_tune(session,
 			&(struct tune_options){
 				.seconds = quick ? QUICK_SECONDS : 0, .thorough = !quick},
-			print_found, &list, &err);
+			take_found, &list, &err);
 	if (!status && !list.ok)
 		status = fail_memory(&err, "the findings", list.n);
+	progress_clear(&list.progress);
 	if (!status && o->json)
 		status = (enum lap_status)out_json(json_incref(list.json));
-	if (!status)
-		say("%s: %u finding%s, %u faster than without tuning, %u with wrong results%s",
-			model->backend->name, (unsigned)list.n, list.n == 1 ? "" : "s",
-			(unsigned)list.n_faster, (unsigned)list.n_broken,
-			list.n || !quick ? "" : ": all was known");
+	else if (!status)
+		print_findings(&list, model->backend->name, quick);
 	json_decref(list.json);
+	text_free(&list.lines);
 	lap_session_destroy(session);
 	lap_model_close(model);
 	if (interrupted())
