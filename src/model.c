@@ -347,11 +347,25 @@ static enum lap_status check_hparams(const struct reader *r)
 	return status ? status : check_floats(r);
 }
 
+/* block_count counts layers that guess further tokens (multi-token prediction, DeepSeek-AI 2024); they stand
+ * behind the others and no step needs them. */
+static enum lap_status leave_out_nextn(const struct reader *r)
+{
+	struct hparams *h = r->h;
+	if (h->n_nextn >= h->n_layer)
+		return BAD(r, "%s.nextn_predict_layers is %u, expected less than the %u layers",
+			r->arch->name, h->n_nextn, h->n_layer);
+	h->n_layer -= h->n_nextn;
+	return LAP_OK;
+}
+
 static enum lap_status read_hparams(const struct reader *r)
 {
 	enum lap_status status = read_required(r);
 	if (!status)
 		status = read_optional(r);
+	if (!status)
+		status = leave_out_nextn(r);
 	if (!status)
 		status = read_rope_scaling(r);
 	if (!status)
@@ -385,7 +399,8 @@ static enum mixer layer_mixer(const struct reader *r, uint32_t il)
 	if (flags & ARCH_SHORT_CONV &&
 		of_layer(r, "attention.head_count_kv", il, r->h->n_head_kv) == 0)
 		return MIXER_CONV;
-	if (flags & ARCH_DELTA_NET && (il + 1) % r->h->full_attn_every != 0)
+	const bool by_number = (il + 1) % r->h->full_attn_every != 0;
+	if (flags & ARCH_DELTA_NET && of_layer(r, "attention.recurrent_layers", il, by_number))
 		return MIXER_DELTA;
 	return MIXER_ATTENTION;
 }

@@ -21,7 +21,7 @@ enum rope_scaling {
  * and n_head_kv are the largest, head_dim and n_rot those of layers without a window. */
 typedef uint32_t hparam_u32;
 typedef uint32_t hparam_layers;  /* the file has one number, or one for each layer */
-typedef uint32_t hparam_pattern; /* likewise; of each layer it says whether it has a window */
+typedef uint32_t hparam_pattern; /* likewise; of each layer whether it is of a kind */
 typedef float hparam_f32;
 
 struct hparams {

@@ -733,6 +733,34 @@ Test(model, parts_of_fused_tensors)
 	close_golden(&o);
 }
 
+/* Layers that guess tokens are counted by the file and left alone. */
+Test(model, layers_of_multi_token_prediction)
+{
+	SKIP_WITHOUT("golden/qwen35-plain.gguf");
+	static const char *const overrides[] = {
+		"qwen35.nextn_predict_layers=int:1", "qwen35.nextn_predict_layers=int:4"};
+	for (size_t i = 0; i < ARRAY_COUNT(overrides); i++) {
+		struct lap_error err = {0};
+		struct gguf *g = NULL;
+		struct model *m = NULL;
+		struct mapped_file file = map(shared_path("golden/qwen35-plain.gguf"));
+		cr_assert_eq(gguf_open(file.data, file.n_bytes, "m", &g, &err), LAP_OK);
+		cr_assert_eq(gguf_override(g, &overrides[i], 1, &err), LAP_OK, "%s", err.text);
+		enum lap_status status = model_create(g, &m, &err);
+		cr_expect_eq(status, i ? LAP_BAD_MODEL : LAP_OK, "%s", err.text);
+		if (i)
+			cr_expect_str_eq(err.text,
+				"m: qwen35.nextn_predict_layers is 4, expected "
+				"less than the 4 layers");
+		else
+			cr_expect(m->h.n_layer == 3 && m->n_unused > 8, "%u layers, %u unused",
+				(unsigned)m->h.n_layer, (unsigned)m->n_unused);
+		model_destroy(m);
+		gguf_close(g);
+		file_unmap(&file);
+	}
+}
+
 /* Keys of recurrent layers that no kernel could follow. */
 Test(model, recurrent_layers_of_strange_sizes)
 {
