@@ -483,6 +483,10 @@ struct lap_generate_options {
 	const struct lap_sampling
 		*draft_sampling; /* how the draft model draws; NULL: as the request.
 	                                              Its seed is not used. */
+
+	/* Told while the prompt is computed: n_done of the n tokens that were not there yet.  Gets the `user`
+	 * of the request; false stops, as a token function does.  May be NULL. */
+	bool (*on_prompt)(void *user, size_t n_done, size_t n);
 };
 
 /* Counters and times of one call. */

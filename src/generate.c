@@ -189,6 +189,8 @@ static enum lap_status prefill_round(struct batch *b, struct lap_error *err)
 		if (t->n_past < slot->n_prefill)
 			status = session_prefill_chunk(s, t, slot->tokens + t->n_past,
 				slot->n_prefill - t->n_past, budget, NULL, &n_done, &own);
+		if (n_done)
+			slot_report_prompt(slot);
 		budget = n_done && others_wait ? 0 : budget - n_done;
 		if (status == LAP_USAGE) { /* no room: the others go on */
 			slot_fail(slot, status, &own);

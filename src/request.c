@@ -252,6 +252,16 @@ enum lap_status slot_open(struct slot *slot, struct lap_request *request, struct
 	return status ? status : set_sequence(slot, err);
 }
 
+void slot_report_prompt(struct slot *slot)
+{
+	const struct lap_request *r = slot->request;
+	const uint32_t n_before = (uint32_t)r->result.n_reused;
+	if (slot->o->on_prompt && slot->n_generated == 0 && slot->t->n_past > n_before &&
+		!slot->o->on_prompt(
+			r->user, slot->t->n_past - n_before, slot->n_prefill - n_before))
+		lap_session_cancel(slot->s);
+}
+
 void slot_prefilled(struct slot *slot)
 {
 	struct lap_generation *r = &slot->request->result;

@@ -59,6 +59,9 @@ void request_skip(struct lap_request *request, enum lap_status status, const str
 /* A free slot takes the request: PHASE_PREFILL, with what its timeline has of the prompt. */
 enum lap_status slot_open(struct slot *slot, struct lap_request *request, struct lap_error *err);
 
+/* More of the prompt is computed: tells who asked to be told. */
+void slot_report_prompt(struct slot *slot);
+
 /* Everything before `last` is computed. */
 void slot_prefilled(struct slot *slot);
 

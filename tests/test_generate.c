@@ -129,6 +129,41 @@ Test(generate, cancelled_by_callback)
 	close_session(s);
 }
 
+struct told {
+	size_t done, n, n_calls, most_calls;
+	bool rises;
+};
+
+static bool told_of_prompt(void *user, size_t n_done, size_t n)
+{
+	struct told *t = user;
+	t->rises = (t->n_calls == 0 || t->rises) && n_done > t->done && n_done <= n;
+	t->done = n_done;
+	t->n = n;
+	return ++t->n_calls < t->most_calls;
+}
+
+/* What is computed of a prompt is told, chunk by chunk, without what was there before. */
+Test(generate, prompt_in_progress)
+{
+	struct lap_session_options options = {.n_ctx = 256, .n_batch = 32};
+	struct lap_session *s = demo_session(&options);
+	struct lap_generate_options o = {.sampling = greedy(), .on_prompt = told_of_prompt};
+	struct lap_generation r;
+	struct lap_error err = {0};
+	struct told t = {.most_calls = 100};
+	int32_t prompt[201];
+	for (size_t i = 0; i < ARRAY_COUNT(prompt); i++)
+		prompt[i] = (int32_t)(300 + i);
+	cr_assert_eq(lap_generate(s, prompt, 41, &o, NULL, &t, &r, &err), LAP_OK, "%s", err.text);
+	cr_expect(t.rises && t.n_calls > 1 && t.n == 40 && t.done == 40);
+	t = (struct told){.most_calls = 2};
+	cr_assert_eq(lap_generate(s, prompt, 201, &o, NULL, &t, &r, &err), LAP_OK);
+	cr_expect(t.rises && t.n_calls == 2 && t.n == 160 && t.done <= 64);
+	cr_expect_eq(r.finish, LAP_FINISH_CANCELLED, "told to stop");
+	close_session(s);
+}
+
 /* A prompt that shares a prefix with what the session holds gives what a fresh session gives. */
 Test(generate, prefix_reuse)
 {

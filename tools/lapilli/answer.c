@@ -68,7 +68,7 @@ static bool print_line(const struct answer *a, const struct lap_token *token)
 	return out_json(line) == LAP_OK && out_flush();
 }
 
-bool answer_write(struct answer *a, const char *text, size_t n_bytes)
+static bool write_text(struct answer *a, const char *text, size_t n_bytes)
 {
 	if (n_bytes == 0)
 		return true;
@@ -76,13 +76,30 @@ bool answer_write(struct answer *a, const char *text, size_t n_bytes)
 	return out_write(text, n_bytes) && out_flush();
 }
 
+bool answer_prompt(void *user, size_t n_done, size_t n)
+{
+	struct answer *a = user;
+	progress_show(&a->progress, (double)n_done, (double)n);
+	return true;
+}
+
+bool answer_begin(struct answer *a)
+{
+	const struct text *prompt = a->prompt;
+	progress_clear(&a->progress);
+	a->prompt = NULL;
+	return !prompt || write_text(a, prompt->data, prompt->n);
+}
+
 bool answer_take(void *user, const struct lap_token *token)
 {
 	struct answer *a = user;
 	if (token->id < 0 && interrupted()) /* half a character that ^C cut off */
 		return false;
+	if (!answer_begin(a))
+		return false;
 	if (a->streamed)
-		return answer_write(a, token->text, token->n_bytes) && !interrupted();
+		return write_text(a, token->text, token->n_bytes) && !interrupted();
 	bool kept = text_append(&a->text, token->text, token->n_bytes);
 	if (kept && token->id >= 0)
 		kept = keep_id(a, token->id) && (!a->logprobs || keep_probabilities(a, token));

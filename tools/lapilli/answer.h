@@ -9,6 +9,7 @@
 
 #include "base.h"
 #include "lapilli.h"
+#include "progress.h"
 
 struct answer {
 	/* set by the caller */
@@ -16,6 +17,9 @@ struct answer {
 	bool streamed; /* text goes to standard output as it comes, and nothing is kept */
 	bool lines;    /* each token goes there as an object too */
 	bool logprobs; /* keep them; they come with json only */
+
+	const struct text *prompt; /* written before the first text; NULL: none */
+	struct progress progress;  /* of the prompt, from progress_start */
 
 	char last; /* byte written to standard output; 0 before the first */
 	bool out_of_memory;
@@ -28,10 +32,13 @@ struct answer {
 /* A lap_token_fn whose `user` is a struct answer.  False after ^C, when nobody reads any more, or when
  * memory is out. */
 bool answer_take(void *user, const struct lap_token *token);
-void answer_release(struct answer *a);
+/* What lap_generate_options.on_prompt is: a bar, `user` as above. */
+bool answer_prompt(void *user, size_t n_done, size_t n);
 
-/* Writes text to standard output that is not generated: a prompt. */
-bool answer_write(struct answer *a, const char *text, size_t n_bytes);
+/* Before the first text, and where none came: takes the bar away and writes the prompt. */
+bool answer_begin(struct answer *a);
+
+void answer_release(struct answer *a);
 
 /* All that is known of it, as one object; NULL: out of memory. */
 json_t *answer_json(const struct answer *a, const int32_t *prompt, size_t n_prompt,

@@ -90,6 +90,7 @@ enum lap_status chat_answer(struct chat *c, struct lap_error *err)
 	enum lap_status status = encode_with_room(c, &text, &n_bytes, &ids, &n, err);
 	if (!status) {
 		chat_view_begin(&c->view, text, n_bytes);
+		o->on_prompt = chat_view_prompt;
 		interrupt_session(c->session);
 		status = interrupted() ? fail(err, LAP_ERROR, "interrupted")
 				       : lap_generate(c->session, ids, n, o, chat_view_take,

@@ -73,6 +73,14 @@ void chat_view_begin(struct chat_view *v, const char *prompt, size_t n_bytes)
 	v->last = 0;
 	v->out_of_memory = v->marked = false;
 	reasoning_begin(&v->parts, prompt, n_bytes);
+	v->progress = progress_start("prompt", "tok");
+}
+
+bool chat_view_prompt(void *user, size_t n_done, size_t n)
+{
+	struct chat_view *v = user;
+	progress_show(&v->progress, (double)n_done, (double)n);
+	return true;
 }
 
 bool chat_view_take(void *user, const struct lap_token *token)
@@ -80,6 +88,7 @@ bool chat_view_take(void *user, const struct lap_token *token)
 	struct chat_view *v = user;
 	const char *text = token->text;
 	size_t n_bytes = token->n_bytes;
+	progress_clear(&v->progress);
 	if (token->id < 0 && interrupted()) /* half a character that ^C cut off */
 		return false;
 	if (n_bytes == 0 && token->id >= 0 && !lap_token_is_end(v->model, token->id)) {
@@ -100,6 +109,7 @@ static void cut_line_ends(struct text *t)
 
 bool chat_view_end(struct chat_view *v, bool answered)
 {
+	progress_clear(&v->progress);
 	reasoning_end(&v->parts, take_part, v);
 	set_dim(v, false);
 	if (v->last ? v->last != '\n' : answered)

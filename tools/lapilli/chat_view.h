@@ -6,6 +6,7 @@
 #define LAPILLI_TOOL_CHAT_VIEW_H
 
 #include "base.h"
+#include "progress.h"
 #include "reasoning.h"
 
 enum color { COLOR_AUTO, COLOR_ON, COLOR_OFF }; /* the words of --color */
@@ -23,10 +24,14 @@ struct chat_view {
 	char last;   /* byte written; 0 before the first */
 	bool marked; /* the answer has had thoughts */
 	bool dim, out_of_memory;
+	struct progress progress; /* of the prompt */
 };
 
 /* Before an answer to a prompt, the text that the template made. */
 void chat_view_begin(struct chat_view *v, const char *prompt, size_t n_bytes);
+
+/* What lap_generate_options.on_prompt is: a bar, `user` as below. */
+bool chat_view_prompt(void *user, size_t n_done, size_t n);
 
 /* A lap_token_fn whose `user` is a struct chat_view. */
 bool chat_view_take(void *user, const struct lap_token *token);

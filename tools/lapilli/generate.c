@@ -115,11 +115,14 @@ static enum lap_status generate(const struct options *o, struct lap_model *model
 				    "Studio "
 				    "or the Hugging Face hub keeps here");
 			if (shows_prompt(o, p))
-				answer_write(&a, p->text.data, p->text.n);
+				a.prompt = &p->text;
 		}
+		a.progress = progress_start("prompt", "tok");
+		request->o.on_prompt = answer_prompt;
 		status = lap_generate(session, p->ids, p->n, &request->o, answer_take, &a, &g, err);
 	}
 	interrupt_session(NULL);
+	answer_begin(&a);
 	if (!status)
 		status = save_cache(o, session, err);
 	if (!status && a.out_of_memory)
