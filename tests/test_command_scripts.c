@@ -116,8 +116,56 @@ Test(scripts, json_lines)
 	text_free(&text);
 	release(&all);
 	release(&r);
-	expect_failure(run("--jsonl", "--prompts-file", "x"), 2, "--jsonl is for one prompt");
 	expect_failure(run("--jsonl", "--beams", "2", "-p", "a"), 2, "--jsonl is not for --beams");
+}
+
+/* Several -p, or several -f: each text is what its prompt gives alone, in their order. */
+Test(scripts, several_prompts)
+{
+	static const char *const prompts[] = {"It was", "Mr. Darcy\\n", "Emma"};
+	json_t *alone[3];
+	for (size_t i = 0; i < 3; i++) {
+		struct result r = run(GREEDY, "-e", "-p", prompts[i], "--json");
+		alone[i] = parse_json(&r);
+		release(&r);
+	}
+	struct result r =
+		run(GREEDY, "-e", "-p", prompts[0], "-p", prompts[1], "-p", prompts[2], "--jsonl");
+	size_t n_tokens[3] = {0}, n_results = 0;
+	for (char *line = r.out, *end; (end = strchr(line, '\n')); line = end + 1) {
+		json_t *object = json_loadb(line, (size_t)(end - line), 0, NULL);
+		const json_int_t number = json_integer_value(json_object_get(object, "prompt"));
+		cr_assert(number >= 1 && number <= 3, "%s", line);
+		if (json_object_get(object, "id")) {
+			n_tokens[number - 1]++;
+		} else {
+			cr_expect_eq(number, (json_int_t)++n_results);
+			cr_expect(json_equal(json_object_get(object, "tokens"),
+				json_object_get(alone[number - 1], "tokens")));
+		}
+		json_decref(object);
+	}
+	cr_expect_eq(n_results, 3);
+	for (size_t i = 0; i < 3; i++)
+		cr_expect_eq(n_tokens[i], 6, "of prompt %zu", i + 1);
+	release(&r);
+
+	char first[512];
+	snprintf(first, sizeof first, "%s", write_scratch("first", "It was", 6));
+	const char *second = write_scratch("second", "Emma", 4);
+	r = run(GREEDY, "-f", first, "-f", second);
+	const char *text = json_string_value(json_object_get(alone[2], "text"));
+	cr_expect(strstr(r.out, "==> prompt 1 (length) <==\nIt was") == r.out, "%s", r.out);
+	const char *other = strstr(r.out, "\n==> prompt 2 (length) <==\nEmma");
+	cr_expect(other && strstr(other, text), "%s", r.out);
+	release(&r);
+	for (size_t i = 0; i < 3; i++)
+		json_decref(alone[i]);
+	expect_failure(run("-p", "a", "-p", "-"), 2, "-p - is for one prompt");
+	expect_failure(run("-p", "a", "-p", "b", "-f", first), 2, "-p and -f both name");
+	expect_failure(run("-f", "-", "-f", "-"), 2, "both read standard input");
+	expect_failure(run("-p", "a", "-p", "b", "--beams", "2"), 2, "more than one -p or -f");
+	expect_failure(run("-f", first, "-f", "no such file"), 8, "no such file");
 }
 
 /* Options of llama.cpp's change nothing, and are said; variables stand for those that are not given. */

@@ -53,12 +53,20 @@ static bool keep_probabilities(struct answer *a, const struct lap_token *token)
 	return json_array_append_new(a->probabilities, object) == 0 && kept;
 }
 
+/* Which of several this is. */
+static void label(const struct answer *a, json_t *object)
+{
+	if (object && a->counted)
+		json_object_set_new(object, a->counted, json_integer((json_int_t)a->number));
+}
+
 /* A line for a token, as soon as it is there; the text that comes without one has no id. */
 static bool print_line(const struct answer *a, const struct lap_token *token)
 {
 	json_t *line =
 		json_pack("{s:o, s:o}", "id", token->id < 0 ? json_null() : json_integer(token->id),
 			"text", json_bytes(token->text, token->n_bytes));
+	label(a, line);
 	if (line && a->logprobs && token->id >= 0) {
 		const json_t *last =
 			json_array_get(a->probabilities, json_array_size(a->probabilities) - 1);
@@ -248,5 +256,6 @@ json_t *answer_json(const struct answer *a, const int32_t *prompt, size_t n_prom
 	if (object && a->logprobs)
 		json_object_set_new(
 			object, "logprobs", json_pack("{s:O?}", "content", a->probabilities));
+	label(a, object);
 	return object;
 }

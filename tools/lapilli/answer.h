@@ -18,6 +18,8 @@ struct answer {
 	bool lines;    /* each token goes there as an object too */
 	bool logprobs; /* keep them; they come with json only */
 
+	const char *counted; /* with `lines` or json: what `number` counts, "line"; NULL: nothing */
+	size_t number;
 	const struct text *prompt; /* written before the first text; NULL: none */
 	struct progress progress;  /* of the prompt, from progress_start */
 

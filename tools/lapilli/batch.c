@@ -34,22 +34,34 @@ static json_t *failure_json(const struct lap_request *r)
 		json_bytes(r->error.text, strlen(r->error.text)));
 }
 
-static int print_json(
-	const struct tasks *t, const struct lap_request *requests, const struct answer *answers)
+static json_t *result_json(
+	const struct task *task, const struct lap_request *r, const struct answer *a)
+{
+	json_t *object = answer_json(a, task->prompt.ids, task->prompt.n, &r->result);
+	if (object && r->status && json_object_set_new(object, "error", failure_json(r))) {
+		json_decref(object);
+		return NULL;
+	}
+	return object;
+}
+
+/* One list, or behind the lines of the tokens a line for each. */
+static int print_json(const struct options *o, const struct tasks *t,
+	const struct lap_request *requests, const struct answer *answers)
 {
 	json_t *list = json_array();
 	bool complete = list != NULL;
-	for (size_t i = 0; i < t->n && complete; i++) {
-		const struct prompt *p = &t->items[i].prompt;
-		json_t *object = answer_json(&answers[i], p->ids, p->n, &requests[i].result);
-		complete = object &&
-			!json_object_set_new(
-				object, "line", json_integer((json_int_t)t->items[i].line));
-		if (complete && requests[i].status)
-			complete =
-				!json_object_set_new(object, "error", failure_json(&requests[i]));
-		if (json_array_append_new(list, object))
-			complete = false;
+	int status = LAP_OK;
+	for (size_t i = 0; i < t->n && complete && !status; i++) {
+		json_t *object = result_json(&t->items[i], &requests[i], &answers[i]);
+		if (o->json_lines)
+			status = out_json(object);
+		else
+			complete = json_array_append_new(list, object) == 0;
+	}
+	if (o->json_lines || status) {
+		json_decref(list);
+		return status;
 	}
 	if (!complete) {
 		json_decref(list);
@@ -67,7 +79,7 @@ static void print_texts(const struct options *o, const struct tasks *t,
 		const struct text *text = &answers[i].text;
 		const bool shown = o->display_prompt && (!task->prompt.chat || o->special) &&
 			task->prompt.text.n;
-		out_printf("%s==> line %zu (%s) <==\n", i ? "\n" : "", task->line,
+		out_printf("%s==> %s %zu (%s) <==\n", i ? "\n" : "", t->counted, task->number,
 			requests[i].status ? "failed" : finish_name(requests[i].result.finish));
 		if (shown)
 			out_write(task->prompt.text.data, task->prompt.text.n);
@@ -143,6 +155,7 @@ static enum lap_status run(const struct options *o, struct lap_model *model, str
 	struct lap_session *session = NULL;
 	struct lap_session_options so = {.n_top = largest_top(t), .n_draft = drafting_most(o)};
 	struct drafting draft = {.model = NULL};
+	const bool json = o->json || o->json_lines;
 	enum lap_status status = tasks_encode(t, model, err);
 	if (!status)
 		status = source_sequences(o, model, n_parallel(o, t), &so, err);
@@ -157,8 +170,11 @@ static enum lap_status run(const struct options *o, struct lap_model *model, str
 	}
 	for (size_t i = 0; i < t->n; i++) {
 		struct task *task = &t->items[i];
-		answers[i] = (struct answer){
-			.model = model, .logprobs = task->o.json && task->o.logprobs >= 0};
+		answers[i] = (struct answer){.model = model,
+			.lines = o->json_lines,
+			.logprobs = json && task->o.logprobs >= 0,
+			.counted = t->counted,
+			.number = task->number};
 		drafting_set(o, &draft, &task->request.o);
 		requests[i] = (struct lap_request){.prompt = task->prompt.ids,
 			.n = task->prompt.n,
@@ -166,7 +182,7 @@ static enum lap_status run(const struct options *o, struct lap_model *model, str
 			.on_token = answer_take,
 			.user = &answers[i]};
 	}
-	if (!status && !o->json)
+	if (!status && !json)
 		answer_banner(lap_model_info(model));
 	double start = clock_seconds();
 	if (!status)
@@ -177,12 +193,12 @@ static enum lap_status run(const struct options *o, struct lap_model *model, str
 		if (answers[i].out_of_memory)
 			status = fail_memory(err, "the generated texts", answers[i].text.n);
 	if (!status) {
-		if (o->json)
-			status = (enum lap_status)print_json(t, requests, answers);
+		if (json)
+			status = (enum lap_status)print_json(o, t, requests, answers);
 		else
 			print_texts(o, t, requests, answers);
 		const enum lap_status first = failures(t, requests);
-		if (!o->json && out_flush())
+		if (!json && out_flush())
 			print_statistics(o, lap_model_info(model), requests, t->n, seconds);
 		status = status ? status : first;
 		err->text[0] = '\0';

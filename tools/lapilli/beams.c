@@ -17,6 +17,7 @@ enum lap_status beams_check(const struct options *o, struct lap_error *err)
 		const char *name;
 	} strangers[] = {
 		{o->prompts_file != NULL, "--prompts-file"},
+		{o->prompts.n > 1 || o->files.n > 1, "more than one -p or -f"},
 		{o->stop.n > 0, "--stop"},
 		{o->ban.n > 0, "--ban"},
 		{o->logprobs >= 0, "--logprobs"},

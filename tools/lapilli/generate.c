@@ -9,7 +9,7 @@
 #include "commands.h"
 #include "console.h"
 #include "drafting.h"
-#include "prompt.h"
+#include "prompts.h"
 #include "request_options.h"
 #include "signals.h"
 #include "source.h"
@@ -147,7 +147,7 @@ static enum lap_status generate_one(const struct options *o, struct lap_error *e
 	enum lap_status status = LAP_OK;
 	if (o->n_parallel)
 		status = fail(err, LAP_USAGE,
-			"-np is for several prompts: --prompts-file FILE names them");
+			"-np is for several prompts: several -p or -f, or --prompts-file FILE");
 	if (!status)
 		status = beams_check(o, err);
 	if (!status && o->beams && o->json_lines)
@@ -180,23 +180,25 @@ static enum lap_status generate_all(const struct options *o, struct lap_error *e
 		return beams_check(o, err);
 	if (o->prompt_cache)
 		return fail(err, LAP_USAGE, "--prompt-cache is for one prompt, -p or -f");
-	if (o->json_lines)
-		return fail(err, LAP_USAGE,
-			"--jsonl is for one prompt, -p or -f: --json has the results of many");
-	if (o->prompt || o->file)
+	if (o->prompts_file && (o->prompt || o->file))
 		return fail(err, LAP_USAGE,
 			"%s and --prompts-file both name the text, expected one of them",
 			o->prompt ? "-p" : "-f");
-	if (o->system_file && !strcmp(o->system_file, "-") && !strcmp(o->prompts_file, "-"))
-		return fail(
-			err, LAP_USAGE, "--prompts-file - and -sysf - both read standard input");
+	if (o->prompt && o->file)
+		return fail(err, LAP_USAGE, "-p and -f both name the text, expected one of them");
+	size_t n_inputs = is_input(o->prompts_file) + is_input(o->system_file);
+	for (size_t i = 0; i < o->files.n; i++)
+		n_inputs += is_input(o->files.texts[i]);
+	if (n_inputs > 1)
+		return fail(err, LAP_USAGE, "%s - and %s - both read standard input",
+			o->prompts_file ? "--prompts-file" : "-f", o->system_file ? "-sysf" : "-f");
 	return batch_generate(o, err);
 }
 
 int command_generate(const struct options *o)
 {
 	struct lap_error err = {0};
-	enum lap_status status = o->prompts_file ? generate_all(o, &err) : generate_one(o, &err);
+	enum lap_status status = tasks_several(o) ? generate_all(o, &err) : generate_one(o, &err);
 	if (interrupted() && (!status || status == LAP_ERROR))
 		return interrupt_status();
 	if (status && !err.text[0]) /* reported where it happened */

@@ -546,6 +546,10 @@ enum lap_status options_parse(int argc, char *const *argv, struct options *o, st
 	enum lap_status status = parse(argc, argv, o, err);
 	if (status)
 		options_release(o);
+	if (o->prompts.n)
+		o->prompt = o->prompts.texts[o->prompts.n - 1];
+	if (o->files.n)
+		o->file = o->files.texts[o->files.n - 1];
 	return status;
 }
 

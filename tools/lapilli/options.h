@@ -45,6 +45,7 @@ struct options {
 #define OPTION(field, kind, names, value, initial, from, to, commands, group, help) \
 	option_##kind field;
 #include "options.def"
+	/* Of generate `prompt` and `file` are the last of `prompts` and `files`. */
 	struct text
 		warnings; /* a line each: options of llama.cpp that were taken and mean nothing */
 };

@@ -10,8 +10,15 @@
 const char *task_place(const struct tasks *t, const struct task *task)
 {
 	static char place[256];
-	snprintf(place, sizeof place, "%.200s, line %zu", t->base.prompts_file, task->line);
+	const char *file = t->base.prompts_file;
+	snprintf(place, sizeof place, "%.200s%s%s %zu", file ? file : "", file ? ", " : "",
+		t->counted, task->number);
 	return place;
+}
+
+bool tasks_several(const struct options *o)
+{
+	return o->prompts_file || o->prompts.n > 1 || o->files.n > 1;
 }
 
 static enum lap_status fail_at(const struct tasks *t, const struct task *task,
@@ -216,22 +223,34 @@ static enum lap_status take_line(const struct options *o, struct task *task, con
 	return fits ? LAP_OK : fail_memory(err, "a prompt", n_bytes);
 }
 
-static enum lap_status add_task(struct tasks *t, const struct options *o, bool objects, bool chat,
-	const struct text *system, size_t number, const char *line, size_t n_bytes,
-	struct lap_error *err)
+/* One more task without a prompt, in *added. */
+static enum lap_status add_task(struct tasks *t, bool chat, const struct text *system,
+	size_t number, struct task **added, struct lap_error *err)
 {
-	struct lap_error why;
 	struct task *items = realloc(t->items, (t->n + 1) * sizeof *items);
 	if (!items)
 		return fail_memory(err, "prompts", (t->n + 1) * sizeof *items);
 	t->items = items;
 	struct task *task = &items[t->n];
-	*task = (struct task){.line = number, .prompt = {.chat = chat, .system = system}};
+	*task = (struct task){.number = number, .prompt = {.chat = chat, .system = system}};
 	if (options_copy(&task->o, &t->base, err))
 		return err->status;
 	t->n++;
-	enum lap_status status = objects ? take_object(task, line, n_bytes, &why)
-					 : take_line(o, task, line, n_bytes, &why);
+	*added = task;
+	return LAP_OK;
+}
+
+static enum lap_status add_line(struct tasks *t, const struct options *o, bool objects, bool chat,
+	const struct text *system, size_t number, const char *line, size_t n_bytes,
+	struct lap_error *err)
+{
+	struct task *task;
+	struct lap_error why;
+	enum lap_status status = add_task(t, chat, system, number, &task, err);
+	if (status)
+		return status;
+	status = objects ? take_object(task, line, n_bytes, &why)
+			 : take_line(o, task, line, n_bytes, &why);
 	if (!status && chat && task->prompt.ids)
 		status = fail(&why, LAP_USAGE,
 			"\"prompt\" is a list of token ids, expected the text of a message, as "
@@ -254,7 +273,7 @@ static enum lap_status add_lines(struct tasks *t, const struct options *o, bool 
 		if (!is_blank(at, n_bytes)) {
 			if (t->n == 0)
 				objects = at[strspn(at, " \t")] == '{';
-			status = add_task(t, o, objects, chat, system, number, at, n_bytes, err);
+			status = add_line(t, o, objects, chat, system, number, at, n_bytes, err);
 		}
 		at += n_bytes + 1;
 	}
@@ -264,14 +283,47 @@ static enum lap_status add_lines(struct tasks *t, const struct options *o, bool 
 	return status;
 }
 
+/* A text of the command line, or a file. */
+static enum lap_status read_given(
+	const struct options *o, const char *given, struct text *text, struct lap_error *err)
+{
+	if (o->files.n)
+		return file_read(given, text, err);
+	if (strcmp(given, "-") == 0)
+		return fail(err, LAP_USAGE,
+			"-p - is for one prompt, found %zu: -f - can be one of several files",
+			o->prompts.n);
+	return (o->escape ? source_unescape(text, given) : text_append(text, given, strlen(given)))
+		? LAP_OK
+		: fail_memory(err, "a prompt", strlen(given));
+}
+
+static enum lap_status add_given(struct tasks *t, const struct options *o, bool chat,
+	const struct text *system, struct lap_error *err)
+{
+	const struct text_list *list = o->files.n ? &o->files : &o->prompts;
+	enum lap_status status = LAP_OK;
+	for (size_t i = 0; i < list->n && !status; i++) {
+		struct task *task;
+		status = add_task(t, chat, system, i + 1, &task, err);
+		if (status)
+			return status;
+		task->prompt.given = true;
+		status = read_given(o, list->texts[i], &task->prompt.text, err);
+		if (!status)
+			status = request_options_set(&task->o, &task->request, err);
+	}
+	return status;
+}
+
 enum lap_status tasks_read(const struct options *o, struct tasks *t, struct lap_error *err)
 {
 	bool chat, system_given;
-	*t = (struct tasks){.items = NULL};
+	*t = (struct tasks){.counted = o->prompts_file ? "line" : "prompt"};
 	enum lap_status status = options_copy(&t->base, o, err);
 	if (!status)
 		status = prompt_conversation(o, &chat, &t->system, &system_given, err);
-	if (!status)
+	if (!status && o->prompts_file)
 		status = file_read(o->prompts_file, &t->file, err);
 	if (!status && o->escape) {
 		status = source_unescape_list(&o->stop, &t->stops, err);
@@ -285,7 +337,11 @@ enum lap_status tasks_read(const struct options *o, struct tasks *t, struct lap_
 	}
 	if (!status && !text_append(&t->file, "", 0))
 		status = fail_memory(err, "the file of prompts", 1);
-	return status ? status : add_lines(t, o, chat, system_given ? &t->system : NULL, err);
+	if (status)
+		return status;
+	const struct text *system = system_given ? &t->system : NULL;
+	return o->prompts_file ? add_lines(t, o, chat, system, err)
+			       : add_given(t, o, chat, system, err);
 }
 
 enum lap_status tasks_encode(struct tasks *t, const struct lap_model *model, struct lap_error *err)
