@@ -360,7 +360,7 @@ struct conv_args {
  * A block, in floats: S [n_head][dk][dv]; then for each position k [n_group][dk], divided; u [n_head][dv]; G [n_head].
  * In prefill, S of blocks that are not kept passes through where the last kept one will be.
  * buffers: out [n_head][dv], state, qkv, gates, dt_a (f32: dt [n_head], a [n_head]), step, table.  dk and dv are
- * multiples of 4.  n_outputs: n_head times DELTA_SLICES. */
+ * multiples of 4.  n_outputs: n_head times DELTA_SLICES; constant_id 1: dk. */
 struct delta_args {
 	u32 n_group, n_head, dk, dv;
 	u32 stride_out, stride_qkv, stride_gates;

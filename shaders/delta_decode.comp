@@ -1,4 +1,4 @@
 /* delta_decode: the gated delta rule row by row. */
 #define ROWS  1
 #define PARTS 4
-#include "delta.glsl"
+#include "delta_block.glsl"

@@ -478,6 +478,7 @@ void plan_delta(struct plan *p, struct rows out, struct rows qkv, struct rows ga
 			.kernel = decode ? KERNEL_delta_decode : KERNEL_delta_prefill,
 			.n_outputs = d->n_head * DELTA_SLICES(d->dv),
 			.rule = decode ? SIZE_ROWS : SIZE_ONE,
+			.constant = d->dk,
 			.buffers = {out.view, state, qkv.view, gates.view, dt_a->chunks[0], p->step,
 				shape->table},
 			.args.delta_decode =
