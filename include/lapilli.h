@@ -174,6 +174,7 @@ struct lap_model_info {
 	uint32_t n_vocab, n_ctx_train, n_layer, n_embd, n_ff, n_head, n_head_kv, head_dim, n_rot;
 	uint32_t n_expert, n_expert_used; /* 0: no experts */
 	uint32_t n_window;                /* positions that window layers see; 0: no such layers */
+	uint32_t n_recurrent;             /* layers with a state instead of keys and values */
 	float rope_theta, rms_eps;
 	int32_t bos, eos; /* -1 when there is none */
 	bool add_bos, add_eos;

@@ -485,6 +485,8 @@ static enum lap_status fill_info(struct lap_model *m, const char *path, struct l
 		info->rms_eps = m->model->arch->norm == ARCH_NORM_RMS ? h->rms_eps : h->norm_eps;
 		info->n_expert = h->n_expert;
 		info->n_expert_used = h->n_expert_used;
+		for (uint32_t il = 0; il < h->n_layer; il++)
+			info->n_recurrent += !attends(&m->model->layers[il]);
 		info->n_window = m->model->arch->full_every ? h->n_swa : 0;
 		info->step_bytes = step_bytes(m->model);
 	}

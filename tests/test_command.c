@@ -609,7 +609,7 @@ Test(command, info)
 	cr_expect_eq(n_bytes, sum);
 	json_decref(json);
 	release(&r);
-	r = run("info", "-m", source_path("models/austen.gguf"));
+	r = run("info", source_path("models/austen.gguf"));
 	cr_expect(strstr(r.out, "architecture  llama\n"), "%s", r.out);
 	cr_expect(strstr(r.out, "\n  Q8_0 "), "%s", r.out);
 	/* How fast memory is read is measured once on a device. */

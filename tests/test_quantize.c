@@ -477,6 +477,7 @@ Test(quantize, command)
 	expect_failure(run("quantize", in, out, "Q4"), 2, "\"Q4\" is no type");
 	expect_failure(run("quantize", in, out, "Q8_0", "2", "8"), 2, "unexpected argument \"8\"");
 	expect_failure(run("quantize", in, out, "Q8_0", "no"), 2, "N: found \"no\"");
-	expect_failure(run("info", in), 2, "unexpected argument");
+	expect_failure(run("info", in, out), 2, "unexpected argument");
+	expect_failure(run("bench", in), 2, "unexpected argument");
 	text_free(&file);
 }

@@ -163,6 +163,7 @@ Test(session_memory, recurrent_layers_keep_their_state)
 		(19 * 256 + 4 * 32 * 32 + 16 * (2 * 32 + 4 * 32 + 4)) * sizeof(float);
 	struct lap_session_options o = {.n_ctx = 1024, .n_batch = 32};
 	struct lap_memory_plan p = plan_of(m, o), longer, more;
+	cr_expect_eq(lap_model_info(m)->n_recurrent, 3);
 	cr_expect_eq(p.state_bytes, 3 * STATE_HELD * block);
 	cr_expect_eq(p.kv_token_bytes, 2 * 2 * 32 * 2);
 	o.n_ctx = 2048;

@@ -222,6 +222,7 @@ static json_t *info_json(const struct lap_model_info *m, const char *refused)
 	json_object_set_new(hparams, "n_expert", json_integer((json_int_t)m->n_expert));
 	json_object_set_new(hparams, "n_expert_used", json_integer((json_int_t)m->n_expert_used));
 	json_object_set_new(hparams, "n_window", json_integer((json_int_t)m->n_window));
+	json_object_set_new(hparams, "n_recurrent", json_integer((json_int_t)m->n_recurrent));
 	json_t *tokenizer = json_pack("{s:o, s:o, s:i, s:i, s:b, s:b, s:o}", "model",
 		text_json(m->tokenizer), "pre", text_json(m->pre_tokenizer), "bos", m->bos, "eos",
 		m->eos, "add_bos", m->add_bos, "add_eos", m->add_eos, "chat_template",
@@ -273,6 +274,10 @@ void describe_model(const struct lap_model_info *m, bool verbose)
 				m->n_expert_used);
 		if (m->n_window)
 			out_printf("window        %u tokens\n", m->n_window);
+		if (m->n_recurrent)
+			out_printf("recurrent     %u layers, with a state in place of keys and "
+				   "values\n",
+				m->n_recurrent);
 		out_printf(
 			"rope          %u dimensions, theta %g\n", m->n_rot, (double)m->rope_theta);
 		out_printf("rms epsilon   %g\n", (double)m->rms_eps);
