@@ -99,15 +99,26 @@ Test(report, has_no_private_text)
 	cr_assert_eq(file_read(source_path("models/austen.gguf"), &bytes, &err), LAP_OK);
 	const char *path = write_scratch(private_name, bytes.data, bytes.n);
 	text_free(&bytes);
+	/* What fails is kept, but for mistakes of usage, without what names the user's things. */
+	setenv("XDG_STATE_HOME", scratch_path("state"), 1);
 	struct result r = run("report", "-m", path, "-dev", "cpu");
+	cr_expect(strstr(r.out, "\nlast error\n   none that is known\n"), "%s", r.out);
+	release(&r);
+	expect_failure(
+		run("logits", "-m", path, "--tokens", "1", "-o", "/nowhere/my-private-model"), 8,
+		"/nowhere/my-private-model");
+	expect_failure(run("logits", "-m", path), 2, "--tokens");
+	r = run("report", "-m", path, "-dev", "cpu");
 	cr_assert_eq(r.status, 0, "%s", r.err);
+	cr_expect(strstr(r.out, " UTC, lapilli " LAP_VERSION ", logits, status 8: "), "%s", r.out);
 	static const char *const parts[] = {"```\nlapilli ", "\nsystem\n", "\ndevices\n",
 		"\nmodel\n", "architecture  llama\n", "Q8_0", "\ntuning\n"};
 	for (size_t i = 0; i < ARRAY_COUNT(parts); i++)
 		cr_expect(strstr(r.out, parts[i]), "no %s in: %s", parts[i], r.out);
 	char host[256] = "";
 	cr_assert_eq(gethostname(host, sizeof host - 1), 0);
-	const char *const none[] = {private_name, "Austen", "uuid", path, getenv("HOME"), host};
+	const char *const none[] = {
+		private_name, "Austen", "uuid", path, getenv("HOME"), host, "nowhere"};
 	for (size_t i = 0; i < ARRAY_COUNT(none); i++)
 		cr_expect(!none[i] || strlen(none[i]) < 5 || !strstr(r.out, none[i]),
 			"%s is in: %s", none[i], r.out);

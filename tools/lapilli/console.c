@@ -111,8 +111,16 @@ void say(const char *format, ...)
 	fputc('\n', stderr);
 }
 
+static struct lap_error reported;
+
+const struct lap_error *last_reported(void)
+{
+	return &reported;
+}
+
 int report(const struct lap_error *err)
 {
+	reported = *err;
 	say("lapilli: %s", err->text);
 	return (int)err->status;
 }

@@ -38,6 +38,8 @@ double per_second(double n, double seconds);
 
 /* Lines on standard error: a plain one; "lapilli: " and an error, whose status is returned. */
 void say(const char *format, ...) PRINTF_LIKE(1, 2);
+/* The last error that was reported; its status is LAP_OK when there was none. */
+const struct lap_error *last_reported(void);
 int report(const struct lap_error *err);
 
 /* For who has no usable device. */

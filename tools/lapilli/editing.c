@@ -15,6 +15,7 @@
 
 #include "console.h"
 #include "signals.h"
+#include "state.h"
 
 #define MOST_OLD 1000 /* messages that are remembered */
 
@@ -158,26 +159,6 @@ static unsigned char key_paste(EditLine *el, int key)
 
 /* ---- old messages ---------------------------------------------------------------------------- */
 
-/* Makes the folders above the file that are missing. */
-static void make_folders(char *path)
-{
-	for (char *slash = path; (slash = strchr(slash + 1, '/'));) {
-		*slash = '\0';
-		mkdir(path, S_IRWXU);
-		*slash = '/';
-	}
-}
-
-static bool place(struct text *path)
-{
-	const char *base = getenv("XDG_STATE_HOME"), *below = "";
-	if (!base || base[0] != '/') { /* relative paths are to be ignored (XDG base directories) */
-		base = getenv("HOME");
-		below = "/.local/state";
-	}
-	return base && base[0] == '/' && text_printf(path, "%s%s/lapilli/history", base, below);
-}
-
 /* The file has a JSON text on each line.  What went wrong with it is said once. */
 static void give_up(struct editing *e, const char *why)
 {
@@ -204,11 +185,10 @@ static void load(struct editing *e)
 	struct lap_error err;
 	HistEvent event;
 	size_t n_lines = 0;
-	if (!place(&e->file)) {
+	if (!state_path("history", &e->file)) {
 		text_free(&e->file);
 		return;
 	}
-	make_folders(e->file.data);
 	if (access(e->file.data, F_OK) != 0)
 		return;
 	if (file_read(e->file.data, &old, &err))

@@ -7,6 +7,7 @@
 
 #include "commands.h"
 #include "console.h"
+#include "last_error.h"
 #include "locate.h"
 
 static int show_help(const struct options *o)
@@ -46,6 +47,15 @@ static int run(struct options *o, struct text *model)
 		say("the model is %s", model->data);
 	o->model = model->data ? model->data : o->model;
 	return commands[o->command](o);
+}
+
+static const char *command_name(const struct options *o)
+{
+	static const char *const names[] = {
+#define COMMAND(id, letter, arguments, help) #id,
+#include "options.def"
+	};
+	return names[o->command];
 }
 
 /* `lapilli -m FILE` and no text, by somebody at a terminal: they want to talk. Options that a conversation has
@@ -89,6 +99,7 @@ int main(int argc, char **argv)
 		warn(&o);
 		status = run(&o, &model);
 	}
+	last_error_keep(command_name(&o), last_reported(), argc, argv);
 	options_release(&o);
 	text_free(&model);
 	return console_close(status);

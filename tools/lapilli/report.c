@@ -9,6 +9,7 @@
 #include "console.h"
 #include "describe.h"
 #include "engine.h"
+#include "last_error.h"
 #include "source.h"
 
 static void print_system(void)
@@ -50,6 +51,14 @@ static enum lap_status print_tuning(const struct lap_model *model, struct lap_er
 	return LAP_OK;
 }
 
+static void print_last_error(void)
+{
+	struct text line = {0};
+	last_error_read(&line);
+	out_printf("\nlast error\n   %s", line.data ? line.data : "none that is known\n");
+	text_free(&line);
+}
+
 int command_report(const struct options *o)
 {
 	struct lap_model *model = NULL;
@@ -66,6 +75,7 @@ int command_report(const struct options *o)
 		status = print_tuning(model, &err);
 	}
 	lap_model_close(model);
+	print_last_error();
 	out_printf("```\n");
 	out_flush();
 	return status ? report(&err) : LAP_OK;
