@@ -1,5 +1,7 @@
 /* The gated delta rule a position at a time, as published, with S in registers: on lavapipe what a multiplication
- * costs is little beside a load.  A block's state and what its positions add give S in the middle of it by the same steps. */
+ * costs is little beside a load.  A block's state and what its positions add give S in the middle of it by the same steps.
+ *
+ * An `if` costs here what is in it, taken or not; a loop without a turn costs nothing. */
 layout(local_size_x = 8) in;
 #include "delta.glsl"
 #include "lanes.glsl"
@@ -94,52 +96,57 @@ void state_move(uint block, bool is_first, bool is_nowhere)
 	}
 }
 
-/* What a row adds, to the block. */
-void keep_row(uint block, uint t, vec4 key[MAX_STATE_DIM / 32], vec4 u, float decay)
+/* What a position adds. */
+struct addition {
+	vec4 key[MAX_STATE_DIM / 32], u;
+	float decay; /* G behind it */
+};
+
+/* To the block; head and slice 0 of a group keep what the others have too. */
+void keep_place(uint block, uint t, addition a)
 {
 	if (has_columns)
-		state_quads[u_at(block, t, column) / 4] = u;
+		state_quads[u_at(block, t, column) / 4] = a.u;
 	if (slice > 0)
 		return;
 	if (lane == 0)
-		state[decay_at(block, t)] = decay;
+		state[decay_at(block, t)] = a.decay;
 	[[unroll]] for (uint unit = 0; unit < UNITS; unit++)
 		if (head == group && 8 * unit + lane < DK_QUADS)
-			state_quads[k_at(block, t) / 4 + 8 * unit + lane] = key[unit];
+			state_quads[k_at(block, t) / 4 + 8 * unit + lane] = a.key[unit];
 }
 
-/* Place t of a block, before which G is `decay`; returns it behind the place.  What the block has there already, of
- * earlier steps, is added again; else a row of the step is. */
-float place_run(uint block, uint t, bool is_old, uint row, float decay)
+/* At place t of the block, as earlier steps have left it. */
+addition old_place(uint block, uint t)
 {
-	float next;
-	vec4 key[MAX_STATE_DIM / 32], q[MAX_STATE_DIM / 32], u;
-	if (is_old) {
-		next = state[decay_at(block, t)];
-		state_vector(k_at(block, t), key);
-		u = has_columns ? state_quads[u_at(block, t, column) / 4] : vec4(0);
-	} else {
-		next = decay + decay_of(row);
-		qkv_vector(q_at(row) + args.n_group * DK, key);
-		float k_factor = length_factor(key);
-		[[unroll]] for (uint unit = 0; unit < UNITS; unit++)
-			key[unit] *= k_factor;
-	}
-	float factor = exp(next - decay);
-	vec4 of_k, of_q;
+	addition a;
+	a.decay = state[decay_at(block, t)];
+	state_vector(k_at(block, t), a.key);
+	a.u = has_columns ? state_quads[u_at(block, t, column) / 4] : vec4(0);
+	return a;
+}
+
+/* A row of the step, at place t of the block, before which G is `decay`; its output is written. */
+addition new_place(uint block, uint t, uint row, float decay)
+{
+	addition a;
+	vec4 q[MAX_STATE_DIM / 32], of_k, of_q;
 	qkv_vector(q_at(row), q);
-	look_up(key, q, of_k, of_q);
-	if (!is_old) {
-		vec4 v = has_columns ? qkv_quads[v_at(row, column) / 4] : vec4(0);
-		u = beta_of(row) * (v - factor * of_k);
-	}
-	add(factor, key, u);
-	vec4 o = (factor * of_q + vector_dot(key, q) * u) * (length_factor(q) / sqrt(float(DK)));
-	if (has_columns && !is_old)
+	qkv_vector(q_at(row) + args.n_group * DK, a.key);
+	float k_factor = length_factor(a.key), q_factor = length_factor(q) / sqrt(float(DK));
+	[[unroll]] for (uint unit = 0; unit < UNITS; unit++)
+		a.key[unit] *= k_factor;
+	look_up(a.key, q, of_k, of_q);
+	a.decay = decay + decay_of(row);
+	float factor = exp(a.decay - decay);
+	vec4 v = has_columns ? qkv_quads[v_at(row, column) / 4] : vec4(0);
+	a.u = beta_of(row) * (v - factor * of_k);
+	vec4 o = (factor * of_q + vector_dot(a.key, q) * a.u) * q_factor; /* of all lanes: it shuffles */
+	if (has_columns)
 		result_quads[(row * args.stride_out + head * args.dv + column) / 4] = o;
-	[[dont_unroll]] for (uint i = is_old || block == STATE_NONE ? 1 : 0; i < 1; i++)
-		keep_row(block, t, key, u, next);
-	return next;
+	[[dont_unroll]] for (uint i = block == STATE_NONE ? 1 : 0; i < 1; i++)
+		keep_place(block, t, a);
+	return a;
 }
 
 void main()
@@ -156,8 +163,14 @@ void main()
 		bool is_first = start <= first;
 		float decay = 0;
 		state_move(block, is_first, start == 0 || block == STATE_NONE);
-		[[dont_unroll]] for (uint pos = start; pos < min(last, start + STATE_BLOCK); pos++)
-			decay = place_run(block, pos - start, pos < first, row + max(pos, first) - first,
-				decay);
+		[[dont_unroll]] for (uint pos = start; pos < min(last, start + STATE_BLOCK); pos++) {
+			addition a;
+			[[dont_unroll]] for (uint i = pos < first ? 0 : 1; i < 1; i++)
+				a = old_place(block, pos - start);
+			[[dont_unroll]] for (uint i = pos < first ? 1 : 0; i < 1; i++)
+				a = new_place(block, pos - start, row + pos - first, decay);
+			add(exp(a.decay - decay), a.key, a.u);
+			decay = a.decay;
+		}
 	}
 }
