@@ -89,6 +89,7 @@ struct lap_device {
 	uint32_t vendor_id, device_id;
 	enum lap_device_type type;
 	uint64_t memory_bytes;      /* largest device-local heap */
+	uint64_t budget_bytes;      /* of it, what this process may use now; 0: not known */
 	uint64_t max_storage_bytes; /* maxStorageBufferRange */
 	uint64_t max_allocation_bytes;
 	uint32_t max_shared_bytes; /* shared memory of a workgroup */
@@ -107,6 +108,11 @@ struct lap_device {
  * on the machine is no failure: *n is 0.  Release with lap_free. */
 LAP_API enum lap_status lap_devices(
 	struct lap_device **devices, uint32_t *n, struct lap_error *err);
+
+/* The names of Vulkan layers of this machine that may stand between a program and its drivers unasked, as overlays
+ * and recorders do, with spaces between them; "" when there are none.  The Khronos group's and LunarG's are left
+ * out: programs ask for those.  Release with lap_free. */
+LAP_API enum lap_status lap_layers(char **names, struct lap_error *err);
 
 /* ---- models ---------------------------------------------------------------------------------- */
 

@@ -95,7 +95,8 @@ struct vk_options {
 enum lap_status vk_open(
 	const struct vk_options *options, struct backend **backend, struct lap_error *err);
 
-/* As lap_devices. */
+/* As lap_devices and lap_layers. */
 enum lap_status vk_devices(struct lap_device **devices, uint32_t *n, struct lap_error *err);
+enum lap_status vk_layers(char **names, struct lap_error *err);
 
 #endif

@@ -694,6 +694,11 @@ enum lap_status lap_devices(struct lap_device **devices, uint32_t *n, struct lap
 	return vk_devices(devices, n, err);
 }
 
+enum lap_status lap_layers(char **names, struct lap_error *err)
+{
+	return vk_layers(names, err);
+}
+
 void lap_free(void *memory)
 {
 	free(memory);

@@ -701,7 +701,11 @@ Test(command, devices)
 		cr_expect_eq(json_is_null(json_object_get(device, "refused")), is_usable);
 		cr_expect_eq(json_string_length(json_object_get(device, "uuid")), 32);
 		n_usable += is_usable;
+		cr_expect_leq(number_at(device, "budget_bytes", NULL),
+			number_at(device, "memory_bytes", NULL));
 	}
+	/* Only the validation layer is known to be here, which nobody gets unasked. */
+	cr_expect(!strstr(json_string_value(json_object_get(json, "layers")), "VK_LAYER_KHRONOS_"));
 	cr_expect_eq(n_usable > 0, usable);
 	struct result table = run("devices"), flag = run("--list-devices");
 	cr_expect_eq(table.status, usable ? 0 : 4);

@@ -59,7 +59,7 @@ static void expect_offered(const char *script, const char *typed, const char *ex
 	char code[1024];
 	snprintf(code, sizeof code,
 		"source '%s'; cd '%s'; COMP_WORDS=(%s); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); "
-		"_lapilli; "
+		"_lapilli_bash; "
 		"echo \" ${COMPREPLY[*]} \"",
 		script, source_path("models"), typed);
 	struct result r = run_with(

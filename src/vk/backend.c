@@ -248,6 +248,18 @@ enum lap_status vk_open(
 	return LAP_OK;
 }
 
+enum lap_status vk_layers(char **names, struct lap_error *err)
+{
+	struct text text = {0};
+	enum lap_status status = instance_layers(&text, err);
+	if (!status && !text_append(&text, "", 0))
+		status = fail_memory(err, "the list of layers", 1);
+	if (status)
+		text_free(&text);
+	*names = text.data;
+	return status;
+}
+
 enum lap_status vk_devices(struct lap_device **devices, uint32_t *n, struct lap_error *err)
 {
 	*devices = NULL;

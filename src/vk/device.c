@@ -75,14 +75,26 @@ const char *device_lacks(const struct device_needs *has)
 
 static void read_memory(VkPhysicalDevice physical, struct lap_device *d)
 {
-	VkPhysicalDeviceMemoryProperties memory;
-	vkGetPhysicalDeviceMemoryProperties(physical, &memory);
+	VkPhysicalDeviceMemoryBudgetPropertiesEXT budget = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
+	const bool has_budget = d->api_version >= VK_API_VERSION_1_1 &&
+		device_has_extension(physical, VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
+	VkPhysicalDeviceMemoryProperties2 properties = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2,
+		.pNext = has_budget ? &budget : NULL};
+	if (d->api_version >= VK_API_VERSION_1_1)
+		vkGetPhysicalDeviceMemoryProperties2(physical, &properties);
+	else
+		vkGetPhysicalDeviceMemoryProperties(physical, &properties.memoryProperties);
+	const VkPhysicalDeviceMemoryProperties memory = properties.memoryProperties;
 	d->unified_memory = true;
 	for (uint32_t heap = 0; heap < memory.memoryHeapCount; heap++) {
 		if (!(memory.memoryHeaps[heap].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT))
 			continue;
-		if (memory.memoryHeaps[heap].size > d->memory_bytes)
+		if (memory.memoryHeaps[heap].size > d->memory_bytes) {
 			d->memory_bytes = memory.memoryHeaps[heap].size;
+			d->budget_bytes = has_budget ? budget.heapBudget[heap] : 0;
+		}
 		bool mapped = false;
 		for (uint32_t type = 0; type < memory.memoryTypeCount; type++)
 			mapped |= memory.memoryTypes[type].heapIndex == heap &&

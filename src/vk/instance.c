@@ -116,21 +116,57 @@ static void loader_open_instance(VkInstance instance)
 	pthread_mutex_unlock(&loader_lock);
 }
 
-static enum lap_status find_layer(const char *name, bool *found, struct lap_error *err)
+/* All that are installed; *layers is freed by the caller. */
+static enum lap_status list_layers(VkLayerProperties **layers, uint32_t *n, struct lap_error *err)
 {
-	*found = false;
-	uint32_t n = 0;
-	enum lap_status status = VK(vkEnumerateInstanceLayerProperties(&n, NULL));
+	*layers = NULL;
+	*n = 0;
+	enum lap_status status = VK(vkEnumerateInstanceLayerProperties(n, NULL));
 	if (status)
 		return status;
-	VkLayerProperties *layers = vk_alloc(n, sizeof *layers);
-	if (!layers)
-		return fail_memory(err, "the list of layers", n * sizeof *layers);
-	if (vkEnumerateInstanceLayerProperties(&n, layers) >= VK_SUCCESS)
-		for (uint32_t i = 0; i < n && !*found; i++)
-			*found = strcmp(layers[i].layerName, name) == 0;
-	free(layers);
+	*layers = vk_alloc(*n, sizeof **layers);
+	if (!*layers)
+		return fail_memory(err, "the list of layers", *n * sizeof **layers);
+	if (vkEnumerateInstanceLayerProperties(n, *layers) < VK_SUCCESS)
+		*n = 0;
 	return LAP_OK;
+}
+
+static enum lap_status find_layer(const char *name, bool *found, struct lap_error *err)
+{
+	VkLayerProperties *layers;
+	uint32_t n;
+	enum lap_status status = list_layers(&layers, &n, err);
+	*found = false;
+	for (uint32_t i = 0; i < n && !*found && !status; i++)
+		*found = strcmp(layers[i].layerName, name) == 0;
+	free(layers);
+	return status;
+}
+
+/* Those that programs ask for. */
+static bool is_tool(const char *layer)
+{
+	static const char *const makers[] = {"VK_LAYER_KHRONOS_", "VK_LAYER_LUNARG_"};
+	for (size_t i = 0; i < ARRAY_COUNT(makers); i++)
+		if (strncmp(layer, makers[i], strlen(makers[i])) == 0)
+			return true;
+	return false;
+}
+
+enum lap_status instance_layers(struct text *names, struct lap_error *err)
+{
+	VkLayerProperties *layers;
+	uint32_t n;
+	if (!loader_open())
+		return LAP_OK;
+	enum lap_status status = list_layers(&layers, &n, err);
+	for (uint32_t i = 0; i < n && !status; i++)
+		if (!is_tool(layers[i].layerName) &&
+			!text_printf(names, "%s%s", names->n ? " " : "", layers[i].layerName))
+			status = fail_memory(err, "the list of layers", names->n);
+	free(layers);
+	return status;
 }
 
 /* Of the loader and the drivers, or of a layer. */

@@ -31,6 +31,9 @@ struct instance {
  * the Khronos validation layer; when it is not installed, that is a warning in the log. */
 enum lap_status instance_open(
 	struct instance *instance, bool validation, struct log log, struct lap_error *err);
+/* As lap_layers. */
+enum lap_status instance_layers(struct text *names, struct lap_error *err);
+
 void instance_close(struct instance *instance); /* a zeroed struct is allowed */
 
 #endif

@@ -110,7 +110,7 @@ static void print_case(unsigned command)
 /* zsh runs it through bashcompinit, so nothing in it may be bash's alone. */
 static void print_bash(void)
 {
-	out_printf("_lapilli()\n{\n"
+	out_printf("_lapilli_bash()\n{\n"
 		   "\tlocal word=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]}\n"
 		   "\tlocal words= files= IFS=$'\\n'\n"
 		   "\tif [[ $word == '=' ]]; then\n\t\tword=\n"
@@ -128,13 +128,19 @@ static void print_bash(void)
 		   "\tCOMPREPLY=($(IFS=' '; compgen -W \"$words\" -- \"$word\"))\n"
 		   "\tif [[ -n $files ]]; then\n"
 		   "\t\tCOMPREPLY+=($(compgen -f -- \"$word\"))\n\tfi\n}\n"
-		   "complete -o filenames -F _lapilli lapilli\n");
+		   "complete -o filenames -F _lapilli_bash lapilli\n");
 }
 
+/* For a startup file, and as a function that completion loads when it is first wanted, and that then is called
+ * _lapilli. */
 static void print_zsh(void)
 {
-	out_printf("autoload -U +X compinit bashcompinit\ncompinit\nbashcompinit\n");
+	out_printf("#compdef lapilli\n"
+		   "(( $+functions[compdef] )) || { autoload -U +X compinit; compinit; }\n"
+		   "autoload -U +X bashcompinit\nbashcompinit\n");
 	print_bash();
+	out_printf("[[ $funcstack[1] != _lapilli ]] || _bash_complete -o filenames -F "
+		   "_lapilli_bash\n");
 }
 
 /* ---- fish ------------------------------------------------------------------------------------ */

@@ -32,6 +32,8 @@ struct feature {
 
 enum { N_FEATURES = 8 };
 
+#define LARGE_TENSOR (2ull << 30) /* bytes; what one kernel binds at most */
+
 static void list_features(const struct lap_device *d, struct feature features[N_FEATURES])
 {
 	const struct feature all[N_FEATURES] = {
@@ -57,9 +59,10 @@ static json_t *device_json(const struct lap_device *d)
 		uuid_text(d->uuid, uuid), "driver_uuid", uuid_text(d->driver_uuid, driver_uuid),
 		"api_version", api, "driver_version", (json_int_t)d->driver_version, "vendor_id",
 		(json_int_t)d->vendor_id, "device_id", (json_int_t)d->device_id);
-	json_t *limits = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "memory_bytes",
-		(json_int_t)d->memory_bytes, "max_storage_bytes", (json_int_t)d->max_storage_bytes,
-		"max_allocation_bytes", (json_int_t)d->max_allocation_bytes, "max_shared_bytes",
+	json_t *limits = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "memory_bytes",
+		(json_int_t)d->memory_bytes, "budget_bytes", (json_int_t)d->budget_bytes,
+		"max_storage_bytes", (json_int_t)d->max_storage_bytes, "max_allocation_bytes",
+		(json_int_t)d->max_allocation_bytes, "max_shared_bytes",
 		(json_int_t)d->max_shared_bytes, "max_invocations", (json_int_t)d->max_invocations,
 		"subgroup_size", (json_int_t)d->subgroup_size, "subgroup_min",
 		(json_int_t)d->subgroup_min, "subgroup_max", (json_int_t)d->subgroup_max);
@@ -84,9 +87,16 @@ void describe_device(const struct lap_device *d, bool uuids, bool ids)
 	if (d->refused[0])
 		out_printf("   refused    %s\n", d->refused);
 	out_printf("   driver     %s, Vulkan %s\n", d->driver, api);
-	out_printf("   memory     %s%s, binding %s, allocation %s\n", bytes_text(d->memory_bytes),
-		d->unified_memory ? " shared with the host" : "", bytes_text(d->max_storage_bytes),
-		bytes_text(d->max_allocation_bytes));
+	out_printf("   memory     %s%s", bytes_text(d->memory_bytes),
+		d->unified_memory ? " shared with the host" : "");
+	if (d->budget_bytes)
+		out_printf(", of which %s can be used now", bytes_text(d->budget_bytes));
+	out_printf("\n");
+	out_printf("   limits     binding %s%s, allocation %s%s\n",
+		bytes_text(d->max_storage_bytes),
+		d->max_storage_bytes < LARGE_TENSOR ? " (larger tensors are bound in pieces)" : "",
+		bytes_text(d->max_allocation_bytes),
+		d->max_allocation_bytes < d->memory_bytes ? " (less than the memory)" : "");
 	out_printf(
 		"   workgroup  %u invocations, %s of shared memory, subgroups of %u (%u to %u)\n",
 		d->max_invocations, bytes_text(d->max_shared_bytes), d->subgroup_size,
@@ -113,13 +123,25 @@ void describe_device(const struct lap_device *d, bool uuids, bool ids)
 		out_printf("   of driver  %s\n", uuid_text(d->driver_uuid, uuid));
 }
 
+void describe_layers(const char *layers)
+{
+	if (*layers)
+		out_printf(
+			"layers that may stand between programs and these drivers: %s\n", layers);
+}
+
 int command_devices(const struct options *o)
 {
 	struct lap_device *devices;
+	char *layers;
 	uint32_t n, n_usable = 0;
 	struct lap_error err;
-	if (lap_devices(&devices, &n, &err))
+	if (lap_layers(&layers, &err))
 		return report(&err);
+	if (lap_devices(&devices, &n, &err)) {
+		lap_free(layers);
+		return report(&err);
+	}
 	for (uint32_t i = 0; i < n; i++)
 		n_usable += !devices[i].refused[0];
 
@@ -128,12 +150,15 @@ int command_devices(const struct options *o)
 		json_t *list = json_array();
 		for (uint32_t i = 0; i < n; i++)
 			json_array_append_new(list, device_json(&devices[i]));
-		status = out_json(json_pack("{s:o}", "devices", list));
+		status = out_json(json_pack("{s:o, s:o}", "devices", list, "layers",
+			json_bytes(layers, strlen(layers))));
 	} else {
 		for (uint32_t i = 0; i < n; i++)
 			describe_device(&devices[i], true, o->verbose);
+		describe_layers(n ? layers : "");
 	}
 	lap_free(devices);
+	lap_free(layers);
 	if (status || n_usable)
 		return status;
 	out_flush();

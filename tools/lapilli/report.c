@@ -36,7 +36,12 @@ static enum lap_status print_devices(struct lap_error *err)
 	for (uint32_t i = 0; i < n; i++)
 		describe_device(&devices[i], false, true); /* a uuid tells machines apart */
 	lap_free(devices);
-	return LAP_OK;
+	char *layers;
+	status = lap_layers(&layers, err);
+	if (!status)
+		describe_layers(layers);
+	lap_free(layers);
+	return status;
 }
 
 /* What was measured on the device that the model would run on. */
