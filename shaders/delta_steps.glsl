@@ -6,7 +6,7 @@ layout(local_size_x = 8) in;
 #include "delta.glsl"
 #include "lanes.glsl"
 
-#define UNITS ((DK + 31) / 32)                     /* of 32 elements of k: a quad for each lane */
+#define UNITS ((DK + 31) / 32) /* of 32 elements of k: a quad for each lane */
 #define ROUND 4                                    /* rows of S that move at once */
 
 uint lane = gl_SubgroupInvocationID;
