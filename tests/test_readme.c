@@ -4,9 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base.h"
-#include "lapilli.h"
-#include "support.h"
+#include "command.h"
 
 static char *readme;
 
@@ -140,6 +138,56 @@ Test(readme, every_command_has_its_line)
 		n_lines++;
 	cr_expect_eq(n_lines, ARRAY_COUNT(commands));
 	free(table);
+}
+
+/* docs/commands.md has a section for each command with an example of it; options that examples name exist, and those
+ * that are marked as exact print what stands below them. */
+Test(readme, a_section_for_each_command)
+{
+	char *page = read_text(source_path("docs/commands.md"), NULL);
+	for (size_t i = 0; i < ARRAY_COUNT(commands); i++) {
+		char heading[64], example[64];
+		snprintf(heading, sizeof heading, "\n## %s\n", commands[i]);
+		snprintf(example, sizeof example, "lapilli %s", commands[i]);
+		const char *at = strstr(page, heading);
+		cr_assert(at, "no section for %s", commands[i]);
+		const char *line = strstr(at, "\n$ "), *named = line ? strstr(line, example) : NULL;
+		cr_expect(named && named < strchr(line + 1, '\n'), "no example of %s", commands[i]);
+	}
+	for (char *at = page; (at = strstr(at, "\n$ "));) {
+		char *line = strndup(at + 3, strcspn(at + 3, "\n"));
+		cr_expect_eq(unknown_options(line), 0);
+		free(line);
+		at += 3;
+	}
+	free(page);
+}
+
+Test(readme, examples_print_what_they_say)
+{
+	static const char mark[] = "<!-- exact -->\n```\n$ ";
+	char *page = read_text(source_path("docs/commands.md"), NULL);
+	unsigned n = 0;
+	cr_assert_eq(chdir(source_path(".")), 0);
+	for (char *at = page; (at = strstr(at, mark)); n++) {
+		char *line = at + sizeof mark - 1, *output = strchr(line, '\n') + 1;
+		char *end = strstr(output, "\n```");
+		struct text script = {0};
+		cr_assert(end);
+		output[-1] = end[1] = '\0';
+		text_printf(&script, "lapilli() { '%s' \"$@\"; }; %s", program(), line);
+		struct result r =
+			run_with(NULL, (const char *const[]){"/bin/sh", "-c", script.data, NULL});
+		const size_t n_bytes = strlen(r.out);
+		if (n_bytes && r.out[n_bytes - 1] != '\n') /* a text without a last newline */
+			output[strlen(output) - 1] = '\0';
+		cr_expect_str_eq(r.out, output, "%s", line);
+		release(&r);
+		text_free(&script);
+		at = end + 2;
+	}
+	cr_expect_geq(n, 4);
+	free(page);
 }
 
 Test(readme, the_two_commands_exist)
