@@ -87,7 +87,8 @@ static bool write_text(struct answer *a, const char *text, size_t n_bytes)
 bool answer_prompt(void *user, size_t n_done, size_t n)
 {
 	struct answer *a = user;
-	progress_show(&a->progress, (double)n_done, (double)n);
+	if (n_done < n) /* else the text comes */
+		progress_show(&a->progress, (double)n_done, (double)n);
 	return true;
 }
 

@@ -79,7 +79,8 @@ void chat_view_begin(struct chat_view *v, const char *prompt, size_t n_bytes)
 bool chat_view_prompt(void *user, size_t n_done, size_t n)
 {
 	struct chat_view *v = user;
-	progress_show(&v->progress, (double)n_done, (double)n);
+	if (n_done < n) /* else the text comes */
+		progress_show(&v->progress, (double)n_done, (double)n);
 	return true;
 }
 
