@@ -1,8 +1,9 @@
-/* What a file says about its tokenizer, and the two merge algorithms.  See tokenizer.h.
+/* What a file says about its tokenizer, and how texts are merged.  See tokenizer.h.
  *
  * SentencePiece BPE: Kudo and Richardson 2018; byte-level BPE: Sennrich et al. 2016, Radford et al.
- * 2019.  Both join the best pair of neighbours until no pair is left; they differ in what a pair is
- * worth (pair_consider) and in what they start from. */
+ * 2019.  Each joins the best pair of neighbours until no pair is left; they differ in what a pair is
+ * worth (pair_consider: a score, or the place in a list of merges) and in what they start from
+ * (characters, or bytes). */
 #include "tokenizer.h"
 
 #include <stdlib.h>
@@ -19,7 +20,7 @@ struct tokenizer {
 	struct tokenizer_info info;
 	struct vocabulary vocab;
 	bool ignore_merges, trim_spaces;
-	struct pretokenizer *pre; /* NULL for llama */
+	struct pretokenizer *pre; /* NULL but for gpt2 */
 	char *pre_name;
 	int32_t *ends; /* ascending */
 	size_t n_ends;
@@ -114,14 +115,16 @@ static enum lap_status keys_load(struct tokenizer *t, const struct gguf *g, stru
 	};
 	info->add_bos = family != FAMILY_BPE || pretokenizer_rule(t->pre)->add_bos;
 	info->add_eos = family == FAMILY_WORDPIECE;
-	info->add_space_prefix = family != FAMILY_BPE;
-	/* Some byte-level files carry SPM's two keys, which mean nothing there. */
+	info->add_space_prefix = family == FAMILY_SPM || family == FAMILY_WORDPIECE;
+	/* Some files with merges carry SPM's two keys, which mean nothing there.  The first files of
+	 * gemma4 say that there is no BOS; its models do not work without. */
 	bool unused;
 	const struct {
 		const char *key;
 		bool *value;
 	} flags[] = {
-		{"tokenizer.ggml.add_bos_token", &info->add_bos},
+		{"tokenizer.ggml.add_bos_token",
+			family == FAMILY_CHARACTERS ? &unused : &info->add_bos},
 		{"tokenizer.ggml.add_eos_token", &info->add_eos},
 		{"tokenizer.ggml.add_space_prefix",
 			family == FAMILY_SPM ? &info->add_space_prefix : &unused},
@@ -158,8 +161,10 @@ static enum lap_status pre_load(struct tokenizer *t, const struct gguf *g, struc
 static enum lap_status model_load(struct tokenizer *t, const struct gguf *g,
 	enum vocabulary_family *family, struct lap_error *err)
 {
-	static const char *const models[] = {
-		[FAMILY_SPM] = "llama", [FAMILY_BPE] = "gpt2", [FAMILY_WORDPIECE] = "bert"};
+	static const char *const models[] = {[FAMILY_SPM] = "llama",
+		[FAMILY_BPE] = "gpt2",
+		[FAMILY_WORDPIECE] = "bert",
+		[FAMILY_CHARACTERS] = "gemma4"};
 	struct gguf_string name = {0};
 	enum lap_status status = gguf_string(g, "tokenizer.ggml.model", &name, err);
 	if (status)
@@ -175,7 +180,8 @@ static enum lap_status model_load(struct tokenizer *t, const struct gguf *g,
 	char shown[GGUF_SHOW_BYTES];
 	if (!t->info.model)
 		return fail(err, LAP_BAD_MODEL,
-			"%s: tokenizer model \"%s\" is not supported; supported: llama gpt2 bert",
+			"%s: tokenizer model \"%s\" is not supported; supported: llama gpt2 bert "
+			"gemma4",
 			g->path, gguf_show(name, shown));
 	return LAP_OK;
 }
@@ -269,8 +275,8 @@ struct encoder {
 	size_t n_symbols, symbols_capacity;
 	struct candidate *heap; /* lowest key first */
 	size_t n_heap, heap_capacity;
-	struct text normal;       /* llama: the stretch with its space prefix; bert: its words */
-	struct words words;       /* gpt2 */
+	struct text normal; /* llama, gemma4: the stretch as the pieces spell it; bert: its words */
+	struct words words; /* gpt2 */
 	struct known_word *known; /* n_known, a power of 2, or NULL */
 	size_t n_known;
 	bool unknown_run; /* the last token stands for bytes that the vocabulary cannot spell */
@@ -326,7 +332,7 @@ static enum lap_status bytes_push(struct encoder *e, const char *bytes, size_t n
 		unsigned char byte = (unsigned char)bytes[i];
 		if (t->vocab.byte_ids[byte] >= 0) {
 			status = id_push(e, t->vocab.byte_ids[byte]);
-		} else if (t->info.unknown < 0 && t->vocab.family == FAMILY_SPM) {
+		} else if (t->info.unknown < 0 && begins_with_characters(t->vocab.family)) {
 			status = fail(e->err, LAP_USAGE,
 				"the vocabulary cannot spell the byte 0x%02X: it has neither a "
 				"token for it "
@@ -439,8 +445,9 @@ static enum lap_status symbols_merge(struct encoder *e, const char *text)
 	return status;
 }
 
-/* A stretch of text as SPM sees it, in e->normal: prefix, underlines as spaces, extra spaces away. */
-static enum lap_status spm_normalize(struct encoder *e, const char *text, size_t n)
+/* A stretch of text as the pieces spell it, in e->normal: underlines as spaces; SPM: with its prefix,
+ * and extra spaces away. */
+static enum lap_status characters_normalize(struct encoder *e, const char *text, size_t n)
 {
 	const struct tokenizer *t = e->t;
 	struct text *out = &e->normal;
@@ -468,8 +475,14 @@ static enum lap_status spm_normalize(struct encoder *e, const char *text, size_t
 	return LAP_OK;
 }
 
-static enum lap_status spm_word(struct encoder *e, const char *s, size_t n)
+/* A word of characters.  Newlines are a word of their own in gemma4 (see characters_part): a run of
+ * them that is a token is taken whole, whatever the merges say. */
+static enum lap_status characters_word(struct encoder *e, const char *s, size_t n)
 {
+	bool is_run = e->t->vocab.family == FAMILY_CHARACTERS && s[0] == '\n';
+	int32_t whole = is_run ? vocabulary_piece(&e->t->vocab, s, n) : -1;
+	if (whole >= 0)
+		return id_push(e, whole);
 	enum lap_status status = LAP_OK;
 	e->n_symbols = 0;
 	for (size_t i = 0; !status && i < n;) {
@@ -574,24 +587,31 @@ static enum lap_status word_encode(struct encoder *e, const char *word, size_t n
 	if (slot && slot->n == n && memcmp(slot->text, word, n) == 0)
 		return ids_push(e, slot->ids, slot->n_ids);
 	size_t begin = e->n_ids;
-	status = e->t->vocab.family == FAMILY_SPM ? spm_word(e, word, n) : bpe_word(e, word, n);
+	status = begins_with_characters(e->t->vocab.family) ? characters_word(e, word, n)
+							    : bpe_word(e, word, n);
 	if (slot && !status)
 		known_keep(e, slot, word, n, begin);
 	return status;
 }
 
-/* Words are cut before a character to which no piece reaches from the byte in front of it. */
-static enum lap_status spm_encode(struct encoder *e, const char *text, size_t n)
+/* True when no token reaches from byte a to b behind it: no piece does, or gemma4 begins or ends a run
+ * of newlines here. */
+static bool characters_part(const struct vocabulary *v, char a, char b)
+{
+	return vocabulary_parts(v, (unsigned char)a, (unsigned char)b) ||
+		(v->family == FAMILY_CHARACTERS && (a == '\n') != (b == '\n'));
+}
+
+static enum lap_status characters_encode(struct encoder *e, const char *text, size_t n)
 {
 	const struct vocabulary *v = &e->t->vocab;
-	enum lap_status status = spm_normalize(e, text, n);
+	enum lap_status status = characters_normalize(e, text, n);
 	const char *s = e->normal.data;
 	for (size_t begin = 0, end; begin < e->normal.n && !status; begin = end) {
 		end = begin + 1;
 		while (end < e->normal.n &&
 			(((unsigned char)s[end] & 0xC0) == 0x80 ||
-				!vocabulary_parts(
-					v, (unsigned char)s[end - 1], (unsigned char)s[end])))
+				!characters_part(v, s[end - 1], s[end])))
 			end++;
 		status = word_encode(e, s + begin, end - begin);
 	}
@@ -653,7 +673,8 @@ static enum lap_status stretch_encode(struct encoder *e, const char *text, size_
 {
 	switch (e->t->vocab.family) {
 	case FAMILY_SPM:
-		return spm_encode(e, text, n);
+	case FAMILY_CHARACTERS:
+		return characters_encode(e, text, n);
 	case FAMILY_BPE:
 		return bpe_encode(e, text, n);
 	case FAMILY_WORDPIECE:

@@ -1,9 +1,10 @@
 /* Text to tokens and back, from the vocabulary of a GGUF file.
  *
- * Three families: "llama" (SentencePiece BPE: scores, byte fallback, space prefix), "gpt2"
- * (byte-level BPE over the words of a pre-tokenizer, see pretokenize.h) and "bert" (WordPiece: the
- * longest pieces of small letters, see wordpiece.h).  Knows no model and no
- * device; a file without weights is enough. */
+ * Four families: "llama" (SentencePiece BPE: scores, byte fallback, space prefix), "gpt2"
+ * (byte-level BPE over the words of a pre-tokenizer, see pretokenize.h), "bert" (WordPiece: the
+ * longest pieces of small letters, see wordpiece.h) and "gemma4" (BPE over characters: merges as
+ * gpt2, pieces and byte fallback as llama).  Knows no model and no device; a file without weights is
+ * enough. */
 #ifndef LAPILLI_TOKENIZER_H
 #define LAPILLI_TOKENIZER_H
 
@@ -19,8 +20,8 @@ void tokenizer_destroy(struct tokenizer *t); /* NULL is allowed */
 
 /* What info prints and generation needs.  Ids are -1 when there is none. */
 struct tokenizer_info {
-	const char *model; /* "llama", "gpt2", "bert" */
-	const char *pre;   /* pre-tokenizer, as the file names it; "" for llama and bert */
+	const char *model; /* "llama", "gpt2", "bert", "gemma4" */
+	const char *pre;   /* pre-tokenizer, as the file names it; "" but for gpt2 */
 	uint32_t n_vocab;
 	int32_t bos, eos, eot, unknown, padding; /* bert: bos is [CLS], eos [SEP] */
 	bool add_bos, add_eos;
@@ -34,13 +35,16 @@ const struct tokenizer_info *tokenizer_info(const struct tokenizer *t);
  *   user-defined ones always, control and unknown ones with parse_special.
  * - llama: each stretch of text at the start or behind a special token gets a space in front, unless
  *   the file says add_space_prefix false.  Nothing is put before an empty stretch.
- * - Bytes that are no UTF-8 are kept.  llama: each is a symbol of its own, written as its byte token.
+ * - gemma4: nothing is put in front, and no token reaches across an end of a run of newlines.  A run
+ *   that is a token is taken whole.
+ * - Bytes that are no UTF-8 are kept.  llama, gemma4: each is a symbol of its own, written as its byte
+ *   token.
  *   gpt2: a run of them is a word of its own and is merged like any other.  So decoding gives back
  *   the same bytes, wherever the vocabulary has all byte tokens.
  * - bert: a text is lost where its vocabulary knows no difference (capitals, accents, spaces); a
  *   word that it cannot spell is one unknown token, and bytes that are no UTF-8 are left out.
  * - What else the vocabulary cannot spell becomes the unknown token, one for a whole run; without
- *   one it is left out (gpt2) or LAP_USAGE (llama).
+ *   one it is left out (gpt2) or LAP_USAGE (llama, gemma4).
  * - With add_special a text that spells BOS itself gets a second one in front. */
 enum lap_status tokenizer_encode(const struct tokenizer *t, const char *text, size_t n_bytes,
 	bool add_special, bool parse_special, int32_t **tokens, size_t *n, struct lap_error *err);

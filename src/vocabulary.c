@@ -33,6 +33,7 @@ static const struct control_name names[] = {
 	{"<|eom|>", ROLE_END},
 	{"<|return|>", ROLE_END},
 	{"<|call|>", ROLE_END},
+	{"<|tool_response>", ROLE_END}, /* gemma4: what follows is for the caller to write */
 	{"<|endoftext|>", ROLE_END},
 	{"<|end_of_text|>", ROLE_END},
 	{"<｜end▁of▁sentence｜>", ROLE_END},
@@ -247,6 +248,16 @@ void underlines_decode(const char *s, size_t n, char *out, uint32_t *n_out)
 	}
 }
 
+/* The bytes of a piece as the family spells it, as letters_decode. */
+static bool piece_decode(
+	const struct vocabulary *v, const char *s, size_t n, char *out, uint32_t *n_out)
+{
+	if (v->family == FAMILY_BPE)
+		return letters_decode(s, n, out, n_out);
+	underlines_decode(s, n, out, n_out);
+	return true;
+}
+
 /* "<0x0A>" -> 10; -1 for anything else. */
 static int byte_name(struct gguf_string s)
 {
@@ -294,7 +305,7 @@ static enum lap_status token_decode(struct vocabulary *v, uint32_t i, const stru
 	struct token *token = &v->tokens[i];
 	token->text = out;
 	int byte = byte_name(s);
-	if (!typed && v->family == FAMILY_SPM && byte >= 0)
+	if (!typed && begins_with_characters(v->family) && byte >= 0)
 		token->type = TOKEN_BYTE;
 	if (is_control_name(token->type, s))
 		token->type = TOKEN_CONTROL;
@@ -308,11 +319,9 @@ static enum lap_status token_decode(struct vocabulary *v, uint32_t i, const stru
 		token->n = 1;
 		return LAP_OK;
 	}
-	bool is_bpe = v->family == FAMILY_BPE;
-	bool is_piece = token->type == TOKEN_NORMAL || (!is_bpe && token->type == TOKEN_USER);
-	if (is_piece && !is_bpe) {
-		underlines_decode(s.data, s.n, out, &token->n);
-	} else if (!is_piece || !letters_decode(s.data, s.n, out, &token->n)) {
+	bool is_piece = token->type == TOKEN_NORMAL ||
+		(v->family != FAMILY_BPE && token->type == TOKEN_USER);
+	if (!is_piece || !piece_decode(v, s.data, s.n, out, &token->n)) {
 		if (s.n)
 			memcpy(out, s.data, s.n);
 		token->n = (uint32_t)s.n;
@@ -392,7 +401,7 @@ static void pieces_enter(struct vocabulary *v, enum token_type type)
 		if (slot->id_plus_1 == 0)
 			*slot = (struct piece_slot){hash, i + 1};
 		v->longest = n > v->longest ? n : v->longest;
-		for (uint32_t j = 1; v->family == FAMILY_SPM && j < n; j++) {
+		for (uint32_t j = 1; begins_with_characters(v->family) && j < n; j++) {
 			unsigned char a = (unsigned char)text[j - 1], b = (unsigned char)text[j];
 			v->within[a][b / 32] |= (uint32_t)1 << b % 32;
 		}
@@ -424,14 +433,14 @@ static enum lap_status pieces_load(struct vocabulary *v, struct lap_error *err)
 static bool merge_parse(
 	const struct vocabulary *v, struct gguf_string s, char *scratch, struct merge *merge)
 {
-	/* The alphabet has no space, but a piece may be spelled with one: not at its start. */
+	/* The alphabets have no space, but a piece may be spelled with one: not at its start. */
 	const char *space = s.n > 1 ? memchr(s.data + 1, ' ', s.n - 1) : NULL;
 	if (!space)
 		return false;
 	size_t n = (size_t)(space - s.data);
 	uint32_t n_left, n_right;
-	if (!letters_decode(s.data, n, scratch, &n_left) ||
-		!letters_decode(space + 1, s.n - n - 1, scratch + n_left, &n_right))
+	if (!piece_decode(v, s.data, n, scratch, &n_left) ||
+		!piece_decode(v, space + 1, s.n - n - 1, scratch + n_left, &n_right))
 		return false;
 	merge->left = vocabulary_piece(v, scratch, n_left);
 	merge->right = vocabulary_piece(v, scratch + n_left, n_right);
@@ -569,7 +578,7 @@ enum lap_status vocabulary_load(struct vocabulary *v, const struct gguf *g,
 		harmony_mark(v);
 	if (!status)
 		status = pieces_load(v, err);
-	if (!status && family == FAMILY_BPE)
+	if (!status && (family == FAMILY_BPE || family == FAMILY_CHARACTERS))
 		status = merges_load(v, g, err);
 	return status ? status : specials_load(v, err);
 }

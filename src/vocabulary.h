@@ -44,7 +44,14 @@ enum vocabulary_family { /* in the order of tokenizer_families */
 	FAMILY_SPM,
 	FAMILY_BPE, /* byte-level; has merges */
 	FAMILY_WORDPIECE,
+	FAMILY_CHARACTERS, /* BPE over characters: merges, in SPM's spelling */
 };
+
+/* True where a text is merged from its characters, and a byte has a token <0xNN>. */
+static inline bool begins_with_characters(enum vocabulary_family family)
+{
+	return family == FAMILY_SPM || family == FAMILY_CHARACTERS;
+}
 
 struct vocabulary {
 	enum vocabulary_family family;
@@ -70,7 +77,7 @@ enum lap_status vocabulary_load(struct vocabulary *v, const struct gguf *g,
 	enum vocabulary_family family, struct lap_error *err);
 void vocabulary_free(struct vocabulary *v);
 
-/* The id of the normal token (SPM, WordPiece: or user-defined one) for these bytes, or -1.
+/* The id of the normal token (but for byte-level BPE: or user-defined one) for these bytes, or -1.
  * WordPiece: a piece that begins a word begins with a space. */
 int32_t vocabulary_piece(const struct vocabulary *v, const char *text, size_t n);
 
@@ -93,8 +100,8 @@ const struct special *vocabulary_special(
 /* The control token with this name, or -1. */
 int32_t vocabulary_control(const struct vocabulary *v, const char *name);
 
-/* Copies SPM's (and a WordPiece file's) spelling of a text, in which U+2581 is a space, with spaces; in place too.  *n_out
- * is its length, at most n. */
+/* Copies the spelling of a text that all families but byte-level BPE use, in which U+2581 is a space,
+ * with spaces; in place too.  *n_out is its length, at most n. */
 void underlines_decode(const char *s, size_t n, char *out, uint32_t *n_out);
 
 /* Tokens that are control tokens by their name, even where a file calls them user-defined.  Those of

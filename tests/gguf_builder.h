@@ -328,6 +328,57 @@ static inline void builder_tiny_vocab(struct builder *b)
 	builder_u32(b, "tokenizer.ggml.eos_token_id", 2);
 }
 
+/* A gemma4 vocabulary of 278: 256 byte tokens, id = byte, then those listed. */
+static inline void builder_characters_vocab(struct builder *b)
+{
+	enum { n_bytes = 256, n_others = 22, n = n_bytes + n_others };
+	static const struct {
+		const char *text;
+		int32_t type;
+	} others[n_others] = {
+		{"<unk>", 2},            /* 256 */
+		{"<bos>", 3},            /* 257 */
+		{"<eos>", 3},            /* 258 */
+		{"<turn|>", 3},          /* 259 */
+		{"<|tool_response>", 4}, /* 260 */
+		{"<|channel>", 4},       /* 261 */
+		{"</s>", 1},             /* 262 */
+		{"\u2581", 1},           /* 263 */
+		{"a", 1},                /* 264 */
+		{"b", 1},                /* 265 */
+		{"c", 1},                /* 266 */
+		{"ab", 1},               /* 267 */
+		{"bc", 1},               /* 268 */
+		{"\u2581a", 1},          /* 269 */
+		{"abc", 1},              /* 270: no merge leads there */
+		{"\u2581\u2581", 1},     /* 271 */
+		{"\n", 1},               /* 272 */
+		{"\n\n", 1},             /* 273 */
+		{"\n\n\n", 1},           /* 274: nor there */
+		{"\u00E9", 1},           /* 275 */
+		{"b\n", 1},              /* 276: across the end of a run of newlines */
+		{"\u00E9a", 1},          /* 277 */
+	};
+	static const char *const merges[] = {
+		"b c", "a b", "\u2581 a", "\u2581 \u2581", "\n \n", "b \n", "\u00E9 a"};
+	char bytes[n_bytes][8];
+	const char *tokens[n];
+	int32_t types[n];
+	for (uint32_t i = 0; i < n; i++) {
+		if (i < n_bytes)
+			snprintf(bytes[i], sizeof bytes[i], "<0x%02X>", (unsigned)(uint8_t)i);
+		tokens[i] = i < n_bytes ? bytes[i] : others[i - n_bytes].text;
+		types[i] = i < n_bytes ? 6 : others[i - n_bytes].type;
+	}
+	builder_string(b, "tokenizer.ggml.model", "gemma4");
+	builder_strings(b, "tokenizer.ggml.tokens", tokens, n);
+	builder_i32s(b, "tokenizer.ggml.token_type", types, n);
+	builder_strings(b, "tokenizer.ggml.merges", merges, ARRAY_COUNT(merges));
+	builder_u32(b, "tokenizer.ggml.unknown_token_id", 256);
+	builder_u32(b, "tokenizer.ggml.bos_token_id", 257);
+	builder_u32(b, "tokenizer.ggml.eos_token_id", 258);
+}
+
 /* A "llama" of 2 layers, width 32, 4 heads (2 for k and v), feed-forward 64, context 64, F32. */
 static inline void builder_tiny_llama(struct builder *b)
 {

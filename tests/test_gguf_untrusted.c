@@ -683,11 +683,12 @@ Test(untrusted, many_tensors)
  * merge, of all but its last letter and that. */
 Test(untrusted, many_tokens)
 {
-	static const char *const models[] = {"llama", "gpt2", "bert"};
+	static const char *const models[] = {"llama", "gpt2", "bert", "gemma4"};
 	const uint32_t n = 64 + 64 * 64 + 64 * 64 * 16;
 	for (size_t i = 0; i < ARRAY_COUNT(models); i++)
 		for (uint32_t type = 1; type <= 3; type += 2) {
-			bool merges = strcmp(models[i], "gpt2") == 0;
+			bool merges =
+				strcmp(models[i], "gpt2") == 0 || strcmp(models[i], "gemma4") == 0;
 			uint32_t n_merges = type == 1 ? n - 64 : 0;
 			struct text t = begin(0, 5 + merges);
 			put_string(&t, "tokenizer.ggml.model", models[i]);

@@ -643,14 +643,112 @@ Test(tokenizer, invalid_utf8)
 Test(tokenizer, no_unknown_token)
 {
 	static const struct piece pieces[] = {{"a", 1, 0}, {"\u2581", 1, 0}};
-	builder_pieces(&b, "llama", pieces, ARRAY_COUNT(pieces));
+	static const char *const models[] = {"llama", "gemma4"};
+	for (size_t i = 0; i < ARRAY_COUNT(models); i++) {
+		builder_pieces(&b, models[i], pieces, ARRAY_COUNT(pieces));
+		builder_strings(&b, "tokenizer.ggml.merges", NULL, 0);
+		struct tokenizer *t = builder_tokenizer(&b);
+		struct lap_error err = {0};
+		int32_t *ids;
+		size_t n;
+		cr_expect_eq(tokenizer_encode(t, "ad", 2, true, true, &ids, &n, &err), LAP_USAGE);
+		cr_expect_not_null(strstr(err.text, "0x64"), "%s", err.text);
+		cr_expect_null(ids);
+		tokenizer_destroy(t);
+	}
+}
+
+/* gemma4: merges go from characters, by their place in the file, never into or out of a run of newlines;
+ * the keys that would put a space in front, leave out BOS or name a pre-tokenizer say nothing. */
+Test(tokenizer, characters)
+{
+	builder_characters_vocab(&b);
+	builder_string(&b, "tokenizer.ggml.pre", "anything");
+	builder_bool(&b, "tokenizer.ggml.add_space_prefix", true);
+	builder_bool(&b, "tokenizer.ggml.remove_extra_whitespaces", true);
+	builder_bool(&b, "tokenizer.ggml.add_bos_token", false);
 	struct tokenizer *t = builder_tokenizer(&b);
-	struct lap_error err = {0};
-	int32_t *ids;
+	static const struct {
+		const char *text, *ids;
+	} cases[] = {
+		{"", ""},
+		{"abc", "264 268"}, /* though it is a token: the merges decide */
+		{"abab", "267 267"},
+		{" ab", "263 267"},
+		{" a a", "269 269"},
+		{"  a", "263 269"},
+		{"   ", "271 263"},
+		{"\u2581a", "269"},
+		{"\n", "272"},
+		{"\n\n\n", "274"}, /* though no merge leads there */
+		{"\n\n\n\n", "273 273"},
+		{"\n\n\n\n\n", "273 273 272"},
+		{"b\n", "265 272"},
+		{"b\n\nb\n b", "265 273 265 272 263 265"},
+		{"\u00E9a\u00E9", "277 275"},
+		{"d\u00F1", "100 195 177"},
+		{"a\xC3", "264 195"},
+		{"\xA9"
+		 "a",
+			"169 264"},
+		{"</s>", "60 47 115 62"},
+		{"a<turn|>\n", "264 259 272"},
+	};
+	for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+		expect_ids(t, cases[i].text, cases[i].ids);
+		if (!strstr(cases[i].text, "\u2581"))
+			expect_round_trip(t, cases[i].text, strlen(cases[i].text), true);
+	}
+	expect_bytes(t, "a\0b", 3, true, true, "257 264 0 265");
+	expect_bytes(t, "<|channel>a<eos>", 16, false, false, "261 264 60 101 111 115 62");
+	const struct tokenizer_info *info = tokenizer_info(t);
+	cr_expect_str_eq(info->model, "gemma4");
+	cr_expect_str_eq(info->pre, "");
+	cr_expect(info->bos == 257 && info->add_bos && !info->add_eos && !info->add_space_prefix);
+	tokenizer_destroy(t);
+}
+
+Test(tokenizer, characters_ends)
+{
+	builder_characters_vocab(&b);
+	struct tokenizer *t = builder_tokenizer(&b);
 	size_t n;
-	cr_expect_eq(tokenizer_encode(t, "ad", 2, true, true, &ids, &n, &err), LAP_USAGE);
-	cr_expect_not_null(strstr(err.text, "0x64"), "%s", err.text);
-	cr_expect_null(ids);
+	const int32_t *ends = tokenizer_ends(t, &n);
+	/* <eos>, <turn|> and <|tool_response>; </s> is text of a web page. */
+	cr_expect(n == 3 && ends[0] == 258 && ends[1] == 259 && ends[2] == 260, "%zu", n);
+	cr_expect_eq(tokenizer_info(t)->eot, 259);
+	expect_decoded(t, "a<|tool_response><|channel>b<turn|>", false, "a<|channel>b");
+	tokenizer_destroy(t);
+}
+
+Test(tokenizer, characters_bytes)
+{
+	builder_characters_vocab(&b);
+	struct tokenizer *t = builder_tokenizer(&b);
+	char all[256];
+	for (int i = 0; i < 256; i++) {
+		all[i] = (char)i;
+		expect_round_trip(t, &all[i], 1, true);
+	}
+	expect_round_trip(t, all, sizeof all, false);
+	for (size_t i = 0; i < ARRAY_COUNT(invalid); i++)
+		expect_round_trip(t, invalid[i].bytes, invalid[i].n, true);
+	check_streams(t);
+	/* Byte tokens are held back until a character is whole. */
+	struct decoder d = {0};
+	struct text out = {0};
+	cr_assert(decoder_add(t, &d, 0xC3, &out));
+	cr_expect_eq(out.n, 0);
+	cr_assert(decoder_add(t, &d, 0xB1, &out));
+	cr_expect_str_eq(out.data, "\u00F1");
+	text_free(&out);
+	tokenizer_destroy(t);
+
+	/* A file without types: byte tokens are known by their names. */
+	builder_characters_vocab(&b);
+	builder_drop(&b, "tokenizer.ggml.token_type");
+	t = builder_tokenizer(&b);
+	expect_ids(t, "ad", "264 100");
 	tokenizer_destroy(t);
 }
 
@@ -831,7 +929,7 @@ Test(tokenizer, refused)
 	expect_refused(&b, "tokenizer.ggml.model is missing");
 	builder_tiny_vocab(&b);
 	builder_string(&b, "tokenizer.ggml.model", "t5");
-	expect_refused(&b, "\"t5\" is not supported; supported: llama gpt2 bert");
+	expect_refused(&b, "\"t5\" is not supported; supported: llama gpt2 bert gemma4");
 	builder_tiny_vocab(&b);
 	builder_drop(&b, "tokenizer.ggml.tokens");
 	expect_refused(&b, "tokenizer.ggml.tokens is missing");
@@ -871,15 +969,18 @@ Test(tokenizer, refused)
 	expect_refused(&b, "token 1 has type 1 and score");
 
 	static const struct piece bpe[] = {{"a", 1, 0}, {"b", 1, 0}, {"ab", 1, 0}, {"c", 3, 0}};
-	builder_pieces(&b, "gpt2", bpe, 4);
-	expect_refused(&b, "tokenizer.ggml.merges is missing");
-	static const char *const merges[] = {
-		"b a", "ab", "ab ", " ab", "a  b", "a c", "", "\xFF a"};
-	for (size_t i = 0; i < ARRAY_COUNT(merges); i++) {
-		const char *const list[] = {"a b", merges[i]};
-		builder_pieces(&b, "gpt2", bpe, 4);
-		builder_strings(&b, "tokenizer.ggml.merges", list, 2);
-		expect_refused(&b, "merge 1 is");
+	static const char *const merged[] = {"gpt2", "gemma4"};
+	for (size_t j = 0; j < ARRAY_COUNT(merged); j++) {
+		builder_pieces(&b, merged[j], bpe, 4);
+		expect_refused(&b, "tokenizer.ggml.merges is missing");
+		static const char *const merges[] = {
+			"b a", "ab", "ab ", " ab", "a  b", "a c", "", "\xFF a"};
+		for (size_t i = 0; i < ARRAY_COUNT(merges); i++) {
+			const char *const list[] = {"a b", merges[i]};
+			builder_pieces(&b, merged[j], bpe, 4);
+			builder_strings(&b, "tokenizer.ggml.merges", list, 2);
+			expect_refused(&b, "merge 1 is");
+		}
 	}
 	builder_pieces(&b, "gpt2", bpe, 4);
 	builder_strings(&b, "tokenizer.ggml.merges", (const char *const[]){"a b"}, 1);
@@ -1147,10 +1248,37 @@ Test(tokenizer, plain_spm)
 	check_plain(path, "\u2581");
 }
 
-/* Words that come again, in parts long enough for their tokens to be kept: the same as word by word. */
-static void check_repeated_words(const char *file, const char *between)
+/* A file of gemma4 with a few merges, of which some lead to one piece on two ways. */
+static const char *characters_path(void)
 {
-	struct tokenizer *t = open_file(source_path(file));
+	static const struct piece pieces[] = {{"\u2581", 1, 0}, {"e", 1, 0}, {"t", 1, 0},
+		{"a", 1, 0}, {"o", 1, 0}, {"i", 1, 0}, {"n", 1, 0}, {"s", 1, 0}, {"h", 1, 0},
+		{"r", 1, 0}, {"d", 1, 0}, {"l", 1, 0}, {"u", 1, 0}, {"c", 1, 0}, {"m", 1, 0},
+		{"f", 1, 0}, {"w", 1, 0}, {"et", 1, 0}, {"ta", 1, 0}, {"eta", 1, 0}, {"oe", 1, 0},
+		{"oet", 1, 0}, {"aa", 1, 0}, {"aaa", 1, 0}, {"taoe", 1, 0}, {"sh", 1, 0},
+		{"she", 1, 0}, {"\u2581t", 1, 0}};
+	static const char *const merges[] = {"e ta", "sh e", "t a", "a a", "o e", "e t", "ta oe",
+		"et a", "aa a", "oe t", "s h", "\u2581 t", "a aa"};
+	builder_pieces(&b, "gemma4", pieces, ARRAY_COUNT(pieces));
+	builder_strings(&b, "tokenizer.ggml.merges", merges, ARRAY_COUNT(merges));
+	struct text file = builder_file(&b);
+	builder_free(&b);
+	struct lap_error err = {0};
+	const char *path = scratch_path("characters.gguf");
+	cr_assert_eq(file_write(path, file.data, file.n, &err), LAP_OK, "%s", err.text);
+	text_free(&file);
+	return path;
+}
+
+Test(tokenizer, plain_characters)
+{
+	check_plain(characters_path(), "");
+}
+
+/* Words that come again, in parts long enough for their tokens to be kept: the same as word by word. */
+static void check_repeated_words(const char *path, const char *between)
+{
+	struct tokenizer *t = open_file(path);
 	struct text text = {0};
 	struct ids expected = {calloc(200000, sizeof(int32_t)), 0};
 	for (uint32_t i = 0; i < 4000; i++) {
@@ -1170,7 +1298,7 @@ static void check_repeated_words(const char *file, const char *between)
 	}
 	struct ids ids = encode_bytes(t, text.data, text.n, false, false);
 	cr_expect(ids.n == expected.n && !memcmp(ids.at, expected.at, ids.n * sizeof *ids.at), "%s",
-		file);
+		path);
 	free(ids.at);
 	free(expected.at);
 	text_free(&text);
@@ -1179,8 +1307,9 @@ static void check_repeated_words(const char *file, const char *between)
 
 Test(tokenizer, repeated_words)
 {
-	check_repeated_words("models/austen.gguf", " ");
-	check_repeated_words("tests/vectors/golden/llama-freqs.gguf", "");
+	check_repeated_words(source_path("models/austen.gguf"), " ");
+	check_repeated_words(source_path("tests/vectors/golden/llama-freqs.gguf"), "");
+	check_repeated_words(characters_path(), " ");
 }
 
 /* A run of unknown characters is one token, also where its words were seen before; and a piece may

@@ -18,7 +18,7 @@ struct score {
 };
 
 struct row {
-	const char *names; /* tokenizer.ggml.pre; of the first two rows, what else tells them */
+	const char *names; /* tokenizer.ggml.pre; of the first rows, what else tells them */
 	const char *model;
 	struct text vocabularies;
 	struct score inp, jsonl;
@@ -43,9 +43,9 @@ static const struct vocabulary_file {
 	{"vocab-gpt-oss.gguf.xz", NULL, "gpt-oss"},
 };
 
-enum { N_FAMILIES = 2, MOST_ROWS = 64 };
-static struct row rows[MOST_ROWS] = {
-	{.model = "llama", .names = ""}, {.model = "bert", .names = ""}};
+enum { N_FAMILIES = 3, MOST_ROWS = 64 };
+static struct row rows[MOST_ROWS] = {{.model = "llama", .names = ""},
+	{.model = "bert", .names = ""}, {.model = "gemma4", .names = ""}};
 static size_t n_rows;
 
 static void rows_fill(void)

@@ -109,7 +109,7 @@ static bool has_underline(const char *s, size_t n)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
 	static struct builder b;
-	static struct tokenizer *spm, *bpe, *wordpiece;
+	static struct tokenizer *spm, *bpe, *wordpiece, *characters;
 	if (!spm) {
 		builder_tiny_vocab(&b);
 		spm = builder_open(&b);
@@ -117,6 +117,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 		bpe = builder_open(&b);
 		builder_wordpiece(&b);
 		wordpiece = builder_open(&b);
+		builder_characters_vocab(&b);
+		characters = builder_open(&b);
 	}
 	if (n == 0)
 		return 0;
@@ -138,8 +140,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 	}
 	n = n < most_text ? n : most_text;
 	round_trip(bpe, text, n, data[0] & 4, true);
-	/* SPM writes U+2581 as a space, and puts one behind special tokens. */
+	/* SPM and gemma4 write U+2581 as a space, and SPM puts one behind special tokens. */
 	round_trip(spm, text, n, data[0] & 4, !(data[0] & 4) && !has_underline(text, n));
 	round_trip(wordpiece, text, n, data[0] & 4, false);
+	round_trip(characters, text, n, data[0] & 4, !has_underline(text, n));
 	return 0;
 }
