@@ -20,7 +20,7 @@ struct progress progress_start(const char *what, const char *unit);
 /* Draws the bar, at most ten times a second. */
 void progress_show(struct progress *p, double done, double total);
 
-/* The same for what has no known end: "tuning: 12 kernels, 0:07". */
+/* The same for what has no known end: "tuning: 12 measured, 0:07". */
 void progress_count(struct progress *p, unsigned n);
 
 /* Clears its line, before something else is written there. The next progress_show draws it again. */

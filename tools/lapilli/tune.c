@@ -81,7 +81,7 @@ int command_tune(const struct options *o)
 {
 	struct list list = {.o = o,
 		.json = json_array(),
-		.progress = progress_start("tuning", "kernels"),
+		.progress = progress_start("tuning", "measured"),
 		.ok = true};
 	struct lap_model *model = NULL;
 	struct lap_session *session = NULL;

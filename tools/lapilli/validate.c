@@ -65,16 +65,24 @@ static void add_row(struct table *t, const char *name, const struct check_result
 
 /* ---- kernels alone ---- */
 
+static bool is_asked(const struct options *o, uint32_t i)
+{
+	return !o->op || strcmp(kernel_info(check_case_kernel(i))->name, o->op) == 0;
+}
+
 static enum lap_status check_kernels(struct table *t, struct backend *device, struct backend *cpu,
 	struct faults *faults, struct lap_error *err)
 {
 	faults->cases = array_alloc(check_n_cases(), sizeof *faults->cases);
 	if (!faults->cases)
 		return fail_memory(err, "the list of cases", check_n_cases());
+	uint32_t n = 0, n_done = 0;
+	for (uint32_t i = 0; i < check_n_cases(); i++)
+		n += is_asked(t->o, i);
 	for (uint32_t i = 0; i < check_n_cases() && !interrupted(); i++) {
 		char name[96];
 		struct check_result result;
-		if (t->o->op && strcmp(kernel_info(check_case_kernel(i))->name, t->o->op) != 0)
+		if (!is_asked(t->o, i))
 			continue;
 		check_case_name(i, name, sizeof(name));
 		enum lap_status status = check_run(device, cpu, i, N_RUNS, &result, err);
@@ -83,7 +91,7 @@ static enum lap_status check_kernels(struct table *t, struct backend *device, st
 		add_row(t, name, &result);
 		if (!result.passed)
 			faults->cases[faults->n++] = i;
-		progress_show(&t->progress, i + 1, check_n_cases());
+		progress_show(&t->progress, ++n_done, n);
 	}
 	progress_clear(&t->progress);
 	return LAP_OK;
