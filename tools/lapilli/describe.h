@@ -6,7 +6,7 @@
 
 void describe_program(bool verbose);                                    /* version.c */
 void describe_device(const struct lap_device *d, bool uuids, bool ids); /* devices.c */
-void describe_layers(const char *layers);                                /* devices.c */
+void describe_layers(const char *layers);                               /* devices.c */
 void describe_model(const struct lap_model_info *m, bool verbose);      /* info.c */
 
 #endif
