@@ -84,6 +84,8 @@ enum kv_type {
 #define ATTN_TYPE_MASK 3
 /* ... and of rope_kv: heads are normed first */
 #define ROPE_NORMS (1 << 20)
+/* ... and those of v, without weights */
+#define ROPE_V_NORM (1 << 21)
 /* ... of attn_prefill and attn_decode: softcap is not 0 */
 #define ATTN_SOFTCAP (1 << 20)
 /* ... of attn_prefill: more than 2 * ATTN_PART positions can be seen */
@@ -229,12 +231,13 @@ struct embed_args {
  * layernorm: out = (x - mean(x)) / sqrt(variance(x) + eps) * weight       (Ba et al. 2016)
  * both (+ bias) (+ residual), for each segment of n columns of a row: n_outputs segments side by side
  * (heads), one where the whole row is normed.  is_gated: times silu(residual) instead of plus residual.
+ * All of it is multiplied by scale.
  * buffers: out, x, weight (f32[n]), bias (f32[n]), residual (rows like out) */
 struct norm_args {
 	u32 n, n_segments;
 	u32 stride_out, stride_x, stride_residual;
 	u32 has_bias, has_residual, is_gated;
-	f32 eps;
+	f32 eps, scale;
 };
 
 /* out[row][o] = f(scale * (sum_i weights[o][i] * x[row][i] + bias[o]) + residual[row][o])
@@ -254,12 +257,14 @@ struct matmul_args {
 };
 
 /* Rotates q and k (RoFormer, Su et al. 2021) and stores k and v at the row's position.
- * With ROPE_NORMS each head of q and k is first divided by sqrt(mean(x^2) + eps) and multiplied by its weights.
+ * With ROPE_NORMS each head of q and k is first divided by sqrt(mean(x^2) + eps) and multiplied by its weights;
+ * with ROPE_V_NORM each of v is divided.
  * buffers: q_out [row][n_head * head_dim], k cache, v cache, qkv, rope table, step, block table, norms
  * (f32 [2][head_dim]: of q, of k)
  * rope table: f32 [pos][n_rot / 2][2], cosine and sine with every scaling in them; not read where
  * n_rot is 0.  q is then multiplied by 1 + q_scale * ln(1 + floor(pos / q_scale_ctx)) (0: not).
- * n_outputs: n_head + n_head_kv; head h < n_head is a query head, the others are KV heads. */
+ * n_outputs: n_head + n_head_kv; head h < n_head is a query head, the others are KV heads.  n_head_kv 0: there are
+ * queries alone, and nothing is stored. */
 struct rope_kv_args {
 	u32 n_head, n_head_kv, head_dim, n_rot;
 	u32 neox;           /* pairs (i, i + n_rot/2); otherwise (2i, 2i + 1) */
@@ -391,7 +396,7 @@ struct glu_args {
 	u32 n, stride, stride_gate, stride_up;
 	u32 activation, has_gate;
 	u32 segment, gate_segment; /* columns; equal where the gates lie one behind the other */
-	u32 gate_first;
+	u32 gate_first, up_first; /* where they begin in their rows */
 };
 
 /* ---- experts ---- */
@@ -414,11 +419,12 @@ struct expert_tile {
 #define EXPERT_TILES(n_slots, n_expert) (((n_slots) + EXPERT_TILE - 1) / EXPERT_TILE + (n_expert))
 
 /* The n_used largest of a row's logits, largest first, ties by id; NaN counts as the largest of all.
- * weight = exp(logit) / sum of exp(logit), over the chosen (normalise) or over all experts.
- * buffers: routes (expert_route [row][n_used]), logits */
+ * weight = exp(logit) / sum of exp(logit), over the chosen (normalise) or over all experts, times the
+ * expert's scale, which is optional.
+ * buffers: routes (expert_route [row][n_used]), logits, scales (f32[n_expert]) */
 struct route_args {
 	u32 n_expert, n_used, stride;
-	u32 normalise;
+	u32 normalise, has_scales;
 };
 
 /* The tiles of all slots of the step: experts and the slots of an expert in ascending order.

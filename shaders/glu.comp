@@ -11,8 +11,9 @@ layout(std430, set = 0, binding = 2) readonly buffer up_buffer { float up[]; };
 void main()
 {
 	uint first = flat_group() * OUTPUTS_PER_GROUP;
-	uint to = gl_WorkGroupID.z * args.stride, up_at = gl_WorkGroupID.z * args.stride_up;
-	uint gate_at = gl_WorkGroupID.z * args.stride_gate + args.gate_first;
+	uint row = gl_WorkGroupID.z, to = row * args.stride;
+	uint gate_at = row * args.stride_gate + args.gate_first;
+	uint up_at = row * args.stride_up + args.up_first;
 	bool apart = args.segment != args.gate_segment;
 	if (first >= args.n)
 		return;

@@ -8,6 +8,7 @@ layout(local_size_x = LANES) in;
 layout(push_constant) uniform push { route_args args; };
 layout(std430, set = 0, binding = 0) writeonly buffer routes_buffer { expert_route routes[]; };
 layout(std430, set = 0, binding = 1) readonly buffer logits_buffer { float logits[]; };
+layout(std430, set = 0, binding = 2) readonly buffer scales_buffer { float scales[]; };
 #define REDUCE_TYPE float
 #include "reduce.glsl"
 
@@ -57,8 +58,11 @@ void main()
 			sum += own[k];
 	}
 	sum = group_sum(sum);
-	for (uint k = 0; k < PER_LANE; k++)
-		if (lane + k * LANES < args.n_expert && rank[k] < args.n_used)
-			routes[row * args.n_used + rank[k]] =
-				expert_route(lane + k * LANES, own[k] / sum);
+	for (uint k = 0; k < PER_LANE; k++) {
+		uint expert = lane + k * LANES;
+		if (expert >= args.n_expert || rank[k] >= args.n_used)
+			continue;
+		float scale = args.has_scales != 0 ? scales[expert] : 1.0;
+		routes[row * args.n_used + rank[k]] = expert_route(expert, own[k] / sum * scale);
+	}
 }

@@ -52,7 +52,7 @@ void norm_write(float mean, float factor)
 			value += bias4[i];
 		if (args.has_residual != 0)
 			value = joined(value, residual4[residual_at / 4 + i]);
-		result4[to / 4 + i] = value;
+		result4[to / 4 + i] = value * args.scale;
 	}
 	for (uint i = lane; i < n_single; i += LANES) {
 		float value = (x[x_at + i] - mean) * factor * weight[i];
@@ -60,6 +60,6 @@ void norm_write(float mean, float factor)
 			value += bias[i];
 		if (args.has_residual != 0)
 			value = joined(vec4(value), vec4(residual[residual_at + i])).x;
-		result[to + i] = value;
+		result[to + i] = value * args.scale;
 	}
 }

@@ -18,18 +18,18 @@ layout(std430, set = 0, binding = 7) readonly buffer norm_buffer { float norms[]
 #define REDUCE_TYPE float
 #include "reduce.glsl"
 
-#define HAS_NORMS ((SPEC & ROPE_NORMS) != 0)
+#define HAS_NORMS  ((SPEC & ROPE_NORMS) != 0)
+#define HAS_V_NORM ((SPEC & ROPE_V_NORM) != 0)
 
 float norm_factor = 1; /* of the head */
 
-void norm_begin(uint at, uint lane)
+/* What the norm multiplies the head that begins at `at` with. */
+float factor_of(uint at, uint lane)
 {
-	if (!HAS_NORMS)
-		return;
 	float sum = 0;
 	for (uint i = lane; i < HEAD_DIM; i += LANES)
 		sum += qkv[at + i] * qkv[at + i];
-	norm_factor = 1 / sqrt(group_sum(sum) / float(HEAD_DIM) + args.eps);
+	return 1 / sqrt(group_sum(sum) / float(HEAD_DIM) + args.eps);
 }
 
 /* Element i of the head that begins at `at`, of q (0) or of k (1). */
@@ -68,7 +68,8 @@ void main()
 		uint to = row * args.stride_q + h * HEAD_DIM;
 		float factor = q_factor(r.pos);
 		uint q_at = from + h * args.q_head;
-		norm_begin(q_at, lane);
+		if (HAS_NORMS)
+			norm_factor = factor_of(q_at, lane);
 		for (uint i = lane; i < HEAD_DIM; i += LANES)
 			q_out[to + i] = rotated(0, q_at, i, r.pos) * factor;
 		return;
@@ -76,10 +77,14 @@ void main()
 	uint head_kv = h - args.n_head;
 	uint k_at = from + args.k_offset + head_kv * HEAD_DIM;
 	uint v_at = from + args.v_offset + head_kv * HEAD_DIM;
-	norm_begin(k_at, lane);
+	float v_factor = 1;
+	if (HAS_NORMS)
+		norm_factor = factor_of(k_at, lane);
+	if (HAS_V_NORM)
+		v_factor = factor_of(v_at, lane);
 	for (uint i = lane; i < HEAD_DIM; i += LANES) {
 		head[IS_K][i] = rotated(1, k_at, i, r.pos);
-		head[IS_V][i] = qkv[v_at + i];
+		head[IS_V][i] = qkv[v_at + i] * v_factor;
 	}
 	barrier();
 	uint to = kv_element(r.seq, r.pos, head_kv);

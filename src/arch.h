@@ -24,8 +24,8 @@ enum {
 	ARCH_NO_PRE_NORM = 1 << 4,  /* what they take is not */
 	ARCH_PARALLEL = 1 << 5,     /* the FFN takes what attention takes, not what it gives */
 	ARCH_UNGATED = 1 << 6,      /* FFN: down(activation(up)) */
-	ARCH_EMBD_SQRT = 1 << 7,  /* embeddings times sqrt(n_embd), where the file names no scale */
-	ARCH_SOFTCAPS = 1 << 8,   /* attention is capped at 50, logits at 30, where it names none */
+	ARCH_EMBD_SQRT = 1 << 7, /* embeddings times sqrt(n_embd), where the file names no scale */
+	ARCH_LOGIT_SOFTCAP = 1 << 8, /* logits are capped at 30, where the file names no other */
 	ARCH_LOCAL_ROPE = 1 << 9, /* window layers turn with rope.freq_base_swa, without scaling */
 	ARCH_ROUTE_OVER_ALL = 1 << 10, /* experts' weights: softmax over all, not over the chosen */
 	ARCH_FFN_NORM_RENAMED = 1 << 11, /* ffn_norm is called post_attention_norm */
@@ -34,6 +34,11 @@ enum {
 	ARCH_DELTA_NET = 1 << 14, /* every so many layers, all but the last are gated delta nets */
 	ARCH_Q_GATE = 1 << 15,    /* attn_q has a gate behind each head's query */
 	ARCH_OUTPUT_NORM_RENAMED = 1 << 16, /* output_norm is called token_embd_norm */
+	ARCH_ATTN_SOFTCAP = 1 << 17,  /* attention is capped at 50, where the file names no other */
+	ARCH_ATTN_UNSCALED = 1 << 18, /* scores are not divided by the root of a head's size */
+	ARCH_V_NORM =
+		1 << 19, /* v is normed without weights; without attn_v it is k before its norm */
+	ARCH_DENSE_BESIDE = 1 << 20, /* experts beside a dense FFN, each between norms of its own */
 };
 
 struct arch {

@@ -112,6 +112,12 @@ static const struct check_case cases[] = {
 		.k = KV_F16, .v = KV_F16, .flags = HEAD_NORMS},
 	{KERNEL_rope_kv, 5, .n_head = 3, .n_head_kv = 1, .head_dim = 40, .n_rot = 10, .pos = 30,
 		.k = KV_F32, .v = KV_F16, .flags = SMALL | NEOX | HEAD_NORMS | GATED},
+	{KERNEL_rope_kv, 3, .n_head = 4, .n_head_kv = 2, .head_dim = 32, .n_rot = 32, .pos = 30,
+		.k = KV_F32, .v = KV_F32, .flags = SMALL | NEOX | HEAD_NORMS | V_NORM},
+	{KERNEL_rope_kv, 2, .n_head = 2, .n_head_kv = 1, .head_dim = 64, .n_rot = 16, .pos = 63,
+		.k = KV_F16, .v = KV_Q8_0, .flags = HEAD_NORMS | V_NORM},
+	{KERNEL_rope_kv, 3, .n_head = 3, .n_head_kv = 1, .head_dim = 48, .n_rot = 48, .pos = 7,
+		.k = KV_F16, .v = KV_F16, .flags = SMALL | NEOX | HEAD_NORMS | Q_ONLY},
 
 	{KERNEL_attn_decode, 1, .n_head = 1, .n_head_kv = 1, .head_dim = 2, .k = KV_F32,
 		.v = KV_F32, .flags = SMALL},
@@ -278,6 +284,8 @@ static const struct check_case cases[] = {
 
 	{KERNEL_rmsnorm, 3, .n_out = 5 * 36, .n_segments = 5, .flags = SMALL | RESIDUAL | GATED},
 	{KERNEL_rmsnorm, 2, .n_out = 33, .flags = RESIDUAL | GATED},
+	{KERNEL_rmsnorm, 3, .n_out = 70, .flags = SMALL | RESIDUAL | SCALE},
+	{KERNEL_rmsnorm, 2, .n_out = 256, .flags = SCALE},
 
 	{KERNEL_conv, 1, .n_out = 4, .n_in = 2, .flags = SMALL},
 	{KERNEL_conv, 33, .n_out = 96, .n_in = 4, .pos = 0},
@@ -327,6 +335,8 @@ static const struct check_case cases[] = {
 		.activation = ACTIVATION_SIGMOID, .flags = SMALL},
 	{KERNEL_glu, 5, .n_head = 5, .n_head_kv = 5, .head_dim = 256,
 		.activation = ACTIVATION_SIGMOID},
+	{KERNEL_glu, 3, .n_out = 60, .activation = ACTIVATION_GELU, .flags = SMALL | INSIDE},
+	{KERNEL_glu, 2, .n_out = 256, .n_used = 2, .flags = INSIDE},
 
 	{KERNEL_moe_route, 1, .n_expert = 1, .n_used = 1, .flags = SMALL},
 	{KERNEL_moe_route, 3, .n_expert = 4, .n_used = 2, .flags = SMALL | OVER_ALL},
@@ -336,6 +346,8 @@ static const struct check_case cases[] = {
 	{KERNEL_moe_route, 5, .n_expert = 128, .n_used = 8, .flags = SMALL},
 	{KERNEL_moe_route, 9, .n_expert = 129, .n_used = 1, .flags = OVER_ALL},
 	{KERNEL_moe_route, 4, .n_expert = 512, .n_used = 32},
+	{KERNEL_moe_route, 3, .n_expert = 6, .n_used = 3, .flags = SMALL | SCALE},
+	{KERNEL_moe_route, 2, .n_expert = 200, .n_used = 8, .flags = SCALE | OVER_ALL},
 
 	{KERNEL_moe_tiles, 1, .n_expert = 1, .n_used = 1, .flags = SMALL},
 	{KERNEL_moe_tiles, 33, .n_expert = 1, .n_used = 1},
@@ -490,7 +502,8 @@ void check_case_name(uint32_t i, char *name, size_t n_bytes)
 		{SOFTCAP, "softcap"}, {SINKS, "sinks"}, {UNGATED, "no gate"},
 		{BY_POS, "by position"}, {X_PER_SLOT, "x per slot"}, {OVER_ALL, "over all"},
 		{SHARED, "shared"}, {SHARED_GATE, "shared gate"}, {GATED, "gated"},
-		{HEAD_NORMS, "norms"}, {SPARSE, "sparse"}};
+		{HEAD_NORMS, "norms"}, {SPARSE, "sparse"}, {V_NORM, "v norm"}, {Q_ONLY, "q only"},
+		{INSIDE, "inside"}};
 	static const char *const activations[] = {[ACTIVATION_SILU] = "silu",
 		[ACTIVATION_GELU] = "gelu",
 		[ACTIVATION_SWIGLU] = "swiglu",
@@ -576,6 +589,8 @@ static void build_norm(struct side *s, const struct step_row *rows)
 	input_step(s, rows, 1);
 	if (!s->status && c->flags & GATED)
 		plan_norm_gated(&s->plan, out, x, &w, 1e-5f, residual);
+	else if (!s->status && c->flags & SCALE)
+		plan_norm_scaled(&s->plan, out, x, &w, 1e-5f, residual, 0.3f);
 	else if (!s->status)
 		plan_norm(&s->plan, c->kernel == KERNEL_rmsnorm ? NORM_RMS : NORM_LAYER, out, x, &w,
 			&bias, 1e-5f, residual);
@@ -598,7 +613,11 @@ static void build_glu(struct side *s, const struct step_row *rows)
 	if (!(c->flags & UNGATED)) /* beyond what exp can take */
 		gate = input_slots(s, side_n_used(s), c->n_out, 200);
 	float size = !gate.n ? 200 : c->activation == ACTIVATION_SWIGLU ? 10 : 2;
-	struct rows up = input_slots(s, side_n_used(s), c->n_out, size);
+	const uint32_t before = c->flags & INSIDE ? 17 : 0;
+	struct rows up = input_slots(s, side_n_used(s), before + c->n_out, size);
+	up.n = c->n_out;
+	up.view.offset += before * sizeof(float);
+	up.view.n_bytes -= before * sizeof(float);
 	input_step(s, rows, 1);
 	if (!s->status)
 		plan_glu(&s->plan, out, gate, up, c->activation, side_n_used(s));
@@ -688,15 +707,18 @@ static void build_rope_kv(struct side *s, const struct step_row *rows)
 	kv.k = side_output(s, kv_bytes(c->k, n), cache_form(c->k),
 		c->k <= KV_F32 ? CHECK_LIMIT_ELEMENT : CHECK_LIMIT_QUANTISED);
 	kv.v = side_output(s, kv_bytes(c->v, n), cache_form(c->v),
-		c->v <= KV_F32 ? LIMIT_EXACT : CHECK_LIMIT_QUANTISED);
+		c->v > KV_F32               ? CHECK_LIMIT_QUANTISED
+			: c->flags & V_NORM ? CHECK_LIMIT_ELEMENT
+					    : LIMIT_EXACT);
 	struct rows qkv = input_rows(s, v_at + n_k, 4);
 	struct view table = input_turns(s, n_kv, 1), norm_chunk;
 	struct weights norms = {0};
 	if (c->flags & HEAD_NORMS)
-		norms = input_weights(s, WEIGHT_f32, 1, 2 * c->head_dim, 0, &norm_chunk);
+		norms = input_weights(s, WEIGHT_f32, 1, (c->flags & Q_ONLY ? 1 : 2) * c->head_dim,
+			0, &norm_chunk);
 	input_step(s, rows, n_kv);
 	if (!s->status)
-		plan_rope_kv(&s->plan, q, &kv, &shape, qkv, k_at, v_at,
+		plan_rope_kv(&s->plan, q, &kv, &shape, qkv, k_at, c->flags & V_NORM ? k_at : v_at,
 			&(struct rope){
 				.table = table,
 				.n_rot = c->n_rot,
@@ -705,6 +727,8 @@ static void build_rope_kv(struct side *s, const struct step_row *rows)
 				.q_scale = c->flags & SCALE ? 0.25f : 0,
 				.q_scale_ctx = 16,
 				.norms = &norms,
+				.v_norm = c->flags & V_NORM,
+				.q_only = c->flags & Q_ONLY,
 				.eps = 1e-5f,
 			});
 }

@@ -45,6 +45,10 @@ void build_moe_route(struct side *s, const struct step_row *rows)
 	struct rows logits = {.n = c->n_expert, .stride = ROW_STRIDE(c->n_expert)};
 	struct operand *o =
 		operand_create(s, (uint64_t)side_room(s) * logits.stride * sizeof(float), 0xFF);
+	struct view scales_chunk;
+	struct weights scales = {0};
+	if (c->flags & SCALE)
+		scales = input_weights(s, WEIGHT_f32, 1, c->n_expert, 0, &scales_chunk);
 	input_step(s, rows, 1);
 	if (s->status)
 		return;
@@ -56,7 +60,7 @@ void build_moe_route(struct side *s, const struct step_row *rows)
 		}
 	logits.view = operand_upload(s, o, MEMORY_DEVICE);
 	if (!s->status)
-		plan_route(&s->plan, routes, logits, c->n_used, !(c->flags & OVER_ALL));
+		plan_route(&s->plan, routes, logits, c->n_used, !(c->flags & OVER_ALL), &scales);
 }
 
 static struct view output_tiles(struct side *s)

@@ -37,7 +37,7 @@ enum {
 	BIAS = 2,
 	RESIDUAL = 4,
 	NEOX = 8,
-	SCALE = 16,    /* of an embedding, of a product, of q by its position */
+	SCALE = 16, /* of an embedding, product, norm, of experts' weights, of q by its position */
 	ONLY_F32 = 64, /* one format is enough */
 	SOFTCAP = 128,
 	SINKS = 256,
@@ -49,7 +49,10 @@ enum {
 	SHARED_GATE = 16384,
 	GATED = 32768,      /* a product, a norm, a convolution; queries that have gates */
 	HEAD_NORMS = 65536, /* of q and k */
-	SPARSE = 131072     /* only those blocks of a state are kept that must be */
+	SPARSE = 131072,    /* only those blocks of a state are kept that must be */
+	V_NORM = 262144,    /* of heads of v, which begins where k does */
+	Q_ONLY = 524288,    /* no k and v */
+	INSIDE = 1048576    /* up begins in the middle of rows */
 };
 
 /* WORDS: every bit counts.  RESULT: struct sample_result, words but for the log-probability.  ROUTE: struct expert_route and struct

@@ -421,7 +421,9 @@ static uint64_t bytes_read(const struct tensor *t, const struct hparams *h)
 static uint64_t step_bytes(const struct model *m)
 {
 	uint64_t n = m->output_norm.n_bytes + m->output_norm_bias.n_bytes + m->output.n_bytes;
-	n += m->token_embd.n_bytes / m->token_embd.n_rows;
+	n += m->token_embd.n_bytes / m->token_embd.n_rows + m->layer_proj.n_bytes;
+	if (m->layer_embd.data)
+		n += m->layer_embd.n_bytes / m->layer_embd.n_rows;
 	for (uint32_t il = 0; il < m->h.n_layer; il++) {
 #define LAYER_TENSOR(field, name, n_rows, n_cols, needed) \
 	n += bytes_read(&m->layers[il].field, &m->h);

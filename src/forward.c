@@ -10,6 +10,9 @@
 
 #define PI 3.14159265358979323846
 
+/* Layers' own inputs are a sum of two, which is kept at the length of one. */
+#define LAYER_INPUT_SCALE 0.70710678118654752440f
+
 static_assert((int)ARCH_ACTIVATION_SILU == ACTIVATION_SILU &&
 		(int)ARCH_ACTIVATION_GELU == ACTIVATION_GELU &&
 		(int)ARCH_ACTIVATION_SWIGLU == ACTIVATION_SWIGLU,
@@ -64,7 +67,7 @@ bool layer_merges(const struct model *m, const struct layer *l, enum merged whic
 	const bool wide_norms = (m->arch->flags & ARCH_QK_NORM) && !has_head_norms(m->arch);
 	switch (which) {
 	case MERGED_attn_qkv:
-		return copies && attends(l) && same_product(&parts) && n_bias % 3 == 0 &&
+		return copies && l->attn_k.data && same_product(&parts) && n_bias % 3 == 0 &&
 			!wide_norms;
 	case MERGED_attn_qkv_bias:
 		return n_bias == 3 && layer_merges(m, l, MERGED_attn_qkv, copies);
@@ -152,7 +155,7 @@ void activations_shape(
 		const struct layer *l = &m->layers[il];
 		n_qkv = larger(n_qkv, qkv_layout(h, l).stride);
 		n_q_max = larger(n_q_max, n_q(h, l));
-		n_ff = larger(n_ff, l->experts ? 0 : l->n_ff);
+		n_ff = larger(n_ff, l->ffn_down.data ? l->n_ff : 0);
 	}
 	const bool conv = has_mixer(m, MIXER_CONV), delta = has_mixer(m, MIXER_DELTA);
 	const uint32_t n_inner = delta ? h->delta_inner : 0;
@@ -160,6 +163,8 @@ void activations_shape(
 	const uint32_t n_mix = conv ? 3 * h->n_embd : delta ? ROW_STRIDE(n_channels) + n_inner : 0;
 	const uint32_t n_ff_exps = h->n_expert ? h->n_ff_expert : 0;
 	const uint32_t n_ff_shexp = h->n_expert ? h->n_ff_shared : 0, n_used = h->n_expert_used;
+	const bool shared = n_ff_shexp || (h->n_expert && flags & ARCH_DENSE_BESIDE);
+	const uint32_t n_own = h->n_embd_layer, n_layer_in = h->n_layer * n_own;
 	const struct {
 		struct rows *rows;
 		uint32_t n, per_row;
@@ -167,6 +172,7 @@ void activations_shape(
 	} all[N_ACTIVATIONS] = {
 		{&a->x, h->n_embd, 1, "x"},
 		{&a->mid, h->n_embd, 1, "mid"},
+		{&a->late, n_own ? h->n_embd : 0, 1, "late"},
 		{&a->norm, h->n_embd, 1, "norm"},
 		{&a->raw, flags & ARCH_QK_NORM && !has_head_norms(m->arch) ? n_qkv : 0, 1, "raw"},
 		{&a->qkv, n_qkv, 1, "qkv"},
@@ -177,19 +183,23 @@ void activations_shape(
 		{&a->gates, delta ? ROW_STRIDE(h->delta_heads) + h->delta_heads : 0, 1, "gates"},
 		{&a->rule, n_inner, 1, "rule"},
 		{&a->gated, n_inner, 1, "gated"},
-		{&a->proj, flags & ARCH_POST_NORM ? h->n_embd : 0, 1, "proj"},
+		{&a->proj, flags & ARCH_POST_NORM || n_own ? h->n_embd : 0, 1, "proj"},
 		{&a->gate_up, flags & ARCH_UNGATED ? n_ff : ROW_STRIDE(n_ff) + n_ff, 1, "gate_up"},
 		{&a->ff, n_ff, 1, "ff"},
 		{&a->router, h->n_expert, 1, "router"},
-		{&a->gate_exps, n_ff_exps, n_used, "gate_exps"},
-		{&a->up_exps, n_ff_exps, n_used, "up_exps"},
+		{&a->gate_up_exps, n_ff_exps ? ROW_STRIDE(n_ff_exps) + n_ff_exps : 0, n_used,
+			"gate_up_exps"},
 		{&a->ff_exps, n_ff_exps, n_used, "ff_exps"},
 		{&a->down_exps, n_ff_exps ? h->n_embd : 0, n_used, "down_exps"},
 		{&a->gate_shexp, n_ff_shexp, 1, "gate_shexp"},
 		{&a->up_shexp, n_ff_shexp, 1, "up_shexp"},
 		{&a->ff_shexp, n_ff_shexp, 1, "ff_shexp"},
-		{&a->shared, n_ff_shexp ? h->n_embd : 0, 1, "shared"},
+		{&a->shared, shared ? h->n_embd : 0, 1, "shared"},
 		{&a->shared_gate, n_ff_shexp ? 1 : 0, 1, "shared_gate"},
+		{&a->layer_in, n_layer_in, 1, "layer_in"},
+		{&a->layer_raw, n_layer_in, 1, "layer_raw"},
+		{&a->own_gate, n_own, 1, "own_gate"},
+		{&a->own_ff, n_own, 1, "own_ff"},
 		{&a->logits, h->n_vocab, 1, "logits"},
 	};
 	for (size_t i = 0; i < N_ACTIVATIONS; i++) {
@@ -228,6 +238,25 @@ static void norm(const struct pass *f, struct rows out, struct rows x, const str
 	bool rms = f->m->arch->norm == ARCH_NORM_RMS;
 	plan_norm(f->p, rms ? NORM_RMS : NORM_LAYER, out, x, weight, bias,
 		rms ? f->h->rms_eps : f->h->norm_eps, residual);
+}
+
+/* out = scale * (norm(x) + residual) */
+static void norm_scaled(const struct pass *f, struct rows out, struct rows x,
+	const struct weights *weight, struct rows residual, float scale)
+{
+	if (scale == 1)
+		norm(f, out, x, weight, NULL, residual);
+	else
+		plan_norm_scaled(f->p, out, x, weight, f->h->rms_eps, residual, scale);
+}
+
+/* Element i of a tensor of factors; 1 where the model has none. */
+static float factor(const struct tensor *t, uint32_t i)
+{
+	float value = 1;
+	if (t->data)
+		memcpy(&value, t->data + i * sizeof value, sizeof value);
+	return value;
 }
 
 static bool flag(const struct pass *f, uint32_t flags)
@@ -283,6 +312,7 @@ static void attention(const struct pass *f, struct rows x)
 	const struct kv_shape shape = shape_of(f);
 	const struct kv_layer *cache = &f->kv->layers[f->layer->kv_layer];
 	const bool wide_norms = l->attn_q_norm.n_rows != 0;
+	const bool own_kv = f->layer->attn_k.data, own_v = f->layer->attn_v.data;
 	const struct rows qkv = part(a->qkv, 0, at.stride), v = part(qkv, at.v, n_k);
 	const struct rows q = part(qkv, 0, q_rows(h, f->layer)), k = part(qkv, at.k, n_k);
 	const uint32_t n = n_q(h, f->layer);
@@ -291,23 +321,29 @@ static void attention(const struct pass *f, struct rows x)
 	const struct rows raw_k = wide_norms ? part(a->raw, at.k, n_k) : k;
 	struct rope rope = rope_of(f);
 	rope.norms = &l->attn_qk_norm;
+	rope.v_norm = flag(f, ARCH_V_NORM);
+	rope.q_only = !own_kv;
 	rope.q_gated = f->layer->q_gated;
 	rope.eps = h->rms_eps;
 
 	/* queries, keys, values */
 	if (l->attn_qkv.n_rows)
-		plan_matmul(
-			f->p, qkv, &l->attn_qkv, x, (struct epilogue){.bias = &l->attn_qkv_bias});
+		plan_matmul(f->p, part(qkv, 0, l->attn_qkv.n_rows), &l->attn_qkv, x,
+			(struct epilogue){.bias = &l->attn_qkv_bias});
 	else {
 		plan_matmul(f->p, raw_q, &l->attn_q, x, (struct epilogue){.bias = &l->attn_q_bias});
-		plan_matmul(f->p, raw_k, &l->attn_k, x, (struct epilogue){.bias = &l->attn_k_bias});
-		plan_matmul(f->p, v, &l->attn_v, x, (struct epilogue){.bias = &l->attn_v_bias});
+		if (own_kv)
+			plan_matmul(f->p, raw_k, &l->attn_k, x,
+				(struct epilogue){.bias = &l->attn_k_bias});
+		if (own_v)
+			plan_matmul(
+				f->p, v, &l->attn_v, x, (struct epilogue){.bias = &l->attn_v_bias});
 	}
 	if (wide_norms) {
 		norm(f, q, raw_q, &l->attn_q_norm, NULL, none);
 		norm(f, k, raw_k, &l->attn_k_norm, NULL, none);
 	}
-	plan_rope_kv(f->p, turned, cache, &shape, qkv, at.k, at.v, &rope);
+	plan_rope_kv(f->p, turned, cache, &shape, qkv, at.k, own_v ? at.v : at.k, &rope);
 
 	/* scores and values */
 	plan_attention(f->p, attn, turned, cache, &shape,
@@ -404,6 +440,24 @@ static void dense(const struct pass *f, struct rows out, struct rows x, struct e
 	plan_matmul(f->p, out, &l->ffn_down, ff, e);
 }
 
+static struct routing routing_of(const struct pass *f)
+{
+	return (struct routing){f->b->routes, f->b->tiles, f->h->n_expert_used};
+}
+
+/* Which experts take each row, by scale * (router x). */
+static void route(const struct pass *f, struct rows x, float scale)
+{
+	const struct layer_weights *l = f->l;
+	const struct routing routing = routing_of(f);
+	plan_matmul(f->p, f->a->router, &l->ffn_gate_inp, x,
+		(struct epilogue){.bias = &l->ffn_gate_inp_bias, .scale = scale});
+	plan_route(f->p, routing.routes, f->a->router, routing.n_used,
+		!flag(f, ARCH_ROUTE_OVER_ALL), &l->ffn_down_exps_scale);
+	if (f->p->role == ROLE_PREFILL)
+		plan_tiles(f->p, routing.tiles, routing.routes, f->h->n_expert, routing.n_used);
+}
+
 /* out = residual + scale * (the chosen experts, weighted, and the shared one)
  * (Shazeer et al. 2017; Fedus et al. 2021). */
 static void experts(
@@ -413,21 +467,24 @@ static void experts(
 	const struct hparams *h = f->h;
 	const struct layer_weights *l = f->l;
 	const uint32_t activation = (uint32_t)f->m->arch->activation;
-	const struct routing routing = {f->b->routes, f->b->tiles, h->n_expert_used};
+	const struct routing routing = routing_of(f);
+	const bool fused = l->ffn_gate_up_exps.n_rows != 0;
+	const uint32_t n_ff = h->n_ff_expert, first_up = fused ? n_ff : ROW_STRIDE(n_ff);
+	const struct rows gate = part(a->gate_up_exps, 0, n_ff);
+	const struct rows up = part(a->gate_up_exps, first_up, n_ff);
 	const bool has_shared = l->ffn_up_shexp.n_rows != 0;
 	const bool gated_shared = l->ffn_gate_inp_shexp.n_rows != 0;
 
-	plan_matmul(f->p, a->router, &l->ffn_gate_inp, x,
-		(struct epilogue){.bias = &l->ffn_gate_inp_bias});
-	plan_route(
-		f->p, routing.routes, a->router, h->n_expert_used, !flag(f, ARCH_ROUTE_OVER_ALL));
-	if (f->p->role == ROLE_PREFILL)
-		plan_tiles(f->p, routing.tiles, routing.routes, h->n_expert, h->n_expert_used);
-	plan_expert_matmul(
-		f->p, a->gate_exps, &l->ffn_gate_exps, x, &l->ffn_gate_exps_bias, &routing, false);
-	plan_expert_matmul(
-		f->p, a->up_exps, &l->ffn_up_exps, x, &l->ffn_up_exps_bias, &routing, false);
-	plan_glu(f->p, a->ff_exps, a->gate_exps, a->up_exps, activation, h->n_expert_used);
+	if (fused)
+		plan_expert_matmul(f->p, part(a->gate_up_exps, 0, 2 * n_ff), &l->ffn_gate_up_exps,
+			x, NULL, &routing, false);
+	else {
+		plan_expert_matmul(
+			f->p, gate, &l->ffn_gate_exps, x, &l->ffn_gate_exps_bias, &routing, false);
+		plan_expert_matmul(
+			f->p, up, &l->ffn_up_exps, x, &l->ffn_up_exps_bias, &routing, false);
+	}
+	plan_glu(f->p, a->ff_exps, gate, up, activation, h->n_expert_used);
 	plan_expert_matmul(f->p, a->down_exps, &l->ffn_down_exps, a->ff_exps,
 		&l->ffn_down_exps_bias, &routing, true);
 	if (has_shared) {
@@ -442,25 +499,64 @@ static void experts(
 		has_shared ? a->shared : none, gated_shared ? a->shared_gate : none);
 }
 
-/* x = mid + ffn(normed mid); attn_in is what attention took. */
+/* norm = the dense FFN and the experts of mid, each between norms of its own; the router has one, too. */
+static void dense_and_experts(const struct pass *f)
+{
+	const struct activations *a = f->a;
+	const struct layer_weights *l = f->l;
+	norm(f, a->norm, a->mid, &l->ffn_norm, NULL, none);
+	dense(f, a->proj, a->norm, (struct epilogue){0});
+	norm(f, a->shared, a->proj, &l->ffn_post_norm_1, NULL, none);
+
+	norm(f, a->norm, a->mid, &l->ffn_gate_inp_scale, NULL, none);
+	route(f, a->norm, 1 / sqrtf((float)f->h->n_embd));
+	norm(f, a->norm, a->mid, &l->ffn_pre_norm_2, NULL, none);
+	experts(f, a->proj, a->norm, none, 1);
+	norm(f, a->norm, a->proj, &l->ffn_post_norm_2, NULL, a->shared);
+}
+
+/* x = scale * (late + norm(proj(activation(gate late) * the layer's own input))) */
+static void own_input(const struct pass *f, float scale)
+{
+	const struct activations *a = f->a;
+	const struct layer_weights *l = f->l;
+	const uint32_t n = f->h->n_embd_layer, il = (uint32_t)(f->layer - f->m->layers);
+	plan_matmul(f->p, a->own_gate, &l->own_gate, a->late, (struct epilogue){0});
+	plan_glu(f->p, a->own_ff, a->own_gate, part(a->layer_in, il * n, n),
+		(uint32_t)f->m->arch->activation, 1);
+	plan_matmul(f->p, a->proj, &l->own_proj, a->own_ff,
+		(struct epilogue){.scale = LAYER_INPUT_SCALE});
+	norm_scaled(f, a->x, a->proj, &l->own_post_norm, a->late, scale);
+}
+
+/* x = mid + ffn(normed mid), and what the layer's own input adds; attn_in is what attention took. */
 static void feed_forward(const struct pass *f, struct rows attn_in)
 {
 	const struct activations *a = f->a;
 	const struct layer_weights *l = f->l;
-	const float scale = f->h->residual_scale;
-	struct rows x = flag(f, ARCH_PARALLEL) ? attn_in : a->mid;
-	if (l->ffn_norm.n_rows) {
-		norm(f, a->norm, a->mid, &l->ffn_norm, &l->ffn_norm_bias, none);
-		x = a->norm;
+	const float scale = f->h->residual_scale, out_scale = factor(&f->layer->output_scale, 0);
+	const bool post = flag(f, ARCH_POST_NORM), own = l->own_gate.n_rows;
+	const struct rows end = own ? a->late : a->x;
+	const struct rows out = post ? a->proj : end, residual = post ? none : a->mid;
+	struct rows x = flag(f, ARCH_PARALLEL) ? attn_in : a->mid, y = a->proj;
+	if (f->layer->experts && flag(f, ARCH_DENSE_BESIDE)) {
+		dense_and_experts(f);
+		y = a->norm;
+	} else {
+		if (l->ffn_norm.n_rows) {
+			norm(f, a->norm, a->mid, &l->ffn_norm, &l->ffn_norm_bias, none);
+			x = a->norm;
+		}
+		if (f->layer->experts) {
+			route(f, x, 1);
+			experts(f, out, x, residual, scale);
+		} else
+			dense(f, out, x, (struct epilogue){.residual = residual, .scale = scale});
 	}
-	const bool post = flag(f, ARCH_POST_NORM);
-	const struct rows out = post ? a->proj : a->x, residual = post ? none : a->mid;
-	if (f->layer->experts)
-		experts(f, out, x, residual, scale);
-	else
-		dense(f, out, x, (struct epilogue){.residual = residual, .scale = scale});
 	if (post)
-		norm(f, a->x, a->proj, &l->ffn_post_norm, NULL, a->mid);
+		norm_scaled(f, end, y, &l->ffn_post_norm, a->mid, own ? 1 : out_scale);
+	if (own)
+		own_input(f, out_scale);
 }
 
 /* ---- the pass ---- */
@@ -475,6 +571,17 @@ static void embed(const struct pass *f, const struct model_weights *w)
 		plan_embed(f->p, a->x, &w->token_embd, f->h->embd_scale, false, none);
 }
 
+/* layer_in = what each layer adds by itself, over LAYER_INPUT_SCALE: of the token, and a projection of x. */
+static void embed_layers(const struct pass *f, const struct model_weights *w)
+{
+	const struct activations *a = f->a;
+	plan_matmul(f->p, a->layer_in, &w->layer_proj, a->x,
+		(struct epilogue){.scale = 1 / sqrtf((float)f->h->n_embd)});
+	norm(f, a->layer_raw, a->layer_in, &w->layer_proj_norm, NULL, none);
+	plan_embed(f->p, a->layer_in, &w->layer_embd, sqrtf((float)f->h->n_embd_layer), false,
+		a->layer_raw);
+}
+
 void forward(struct plan *p, const struct model *m, const struct model_weights *w,
 	const struct activations *a, const struct kv_cache *kv, const struct step_buffers *b,
 	bool with_logits)
@@ -484,6 +591,8 @@ void forward(struct plan *p, const struct model *m, const struct model_weights *
 
 	p->layer = -1;
 	embed(&f, w);
+	if (w->layer_embd.n_rows)
+		embed_layers(&f, w);
 
 	for (uint32_t il = 0; il < h->n_layer; il++) {
 		struct rows x = a->x;
@@ -569,23 +678,15 @@ static double yarn_pair(const struct hparams *h, double turns)
 		(2 * log((double)h->rope_theta));
 }
 
-/* Element i of a tensor of divisors; 1 where the model has none. */
-static double divisor(const struct tensor *t, uint32_t i)
-{
-	float value = 1;
-	if (t->data)
-		memcpy(&value, t->data + i * sizeof value, sizeof value);
-	return (double)value;
-}
-
 /* Radians per position of pair i. */
 static double rope_frequency(const struct model *m, uint32_t n_ctx, uint32_t i)
 {
 	const struct hparams *h = &m->h;
 	double frequency = pow((double)h->rope_theta, -2.0 * i / h->n_rot);
-	frequency /= divisor(&m->rope_freqs, i);
+	frequency /= (double)factor(&m->rope_freqs, i);
 	if (h->rope_scaling == ROPE_SCALING_LONG)
-		frequency /= divisor(n_ctx > h->rope_ctx_train ? &m->rope_long : &m->rope_short, i);
+		frequency /= (double)factor(
+			n_ctx > h->rope_ctx_train ? &m->rope_long : &m->rope_short, i);
 	double stretched = frequency / (double)h->rope_scale;
 	if (h->rope_scaling != ROPE_SCALING_YARN)
 		return stretched;

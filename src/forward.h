@@ -41,8 +41,9 @@ struct model_weights {
 /* What a step works on: a row per row of the step, or one per expert used (the fields in _exps).  n 0:
  * the model has no use for it. */
 struct activations {
-	struct rows x,
-		mid; /* residual stream: at the start of a layer, between attention and FFN */
+	struct rows x, mid,
+		late; /* residual stream: at the start of a layer, between attention and FFN,
+			 between FFN and the layer's own input */
 	struct rows norm;
 	struct rows raw, qkv; /* raw: q and k before norms over their whole width */
 	struct rows q, attn;
@@ -51,8 +52,10 @@ struct activations {
 		gated;           /* of delta nets: of the rule; what it gives; normed, gated */
 	struct rows proj;        /* what attention or FFN give, before post norms */
 	struct rows gate_up, ff; /* gate_up: the gate, where there is one, then up */
-	struct rows router, gate_exps, up_exps, ff_exps, down_exps;
+	struct rows router, gate_up_exps, ff_exps, down_exps;
 	struct rows gate_shexp, up_shexp, ff_shexp, shared, shared_gate;
+	struct rows layer_in, layer_raw; /* inputs of all layers of their own; what they begin as */
+	struct rows own_gate, own_ff;    /* of a layer's own input */
 	struct rows logits;
 };
 

@@ -120,6 +120,8 @@ static enum lap_status read_required(const struct reader *r)
  * embedding by head instead, which no key says. */
 static float default_attn_scale(const struct arch *arch, const struct hparams *h)
 {
+	if (arch->flags & ARCH_ATTN_UNSCALED)
+		return 1;
 	bool by_width = arch->flags & ARCH_EMBD_SQRT && arch->flags & ARCH_POST_NORM &&
 		(h->n_layer == 46 || h->n_layer == 62);
 	return 1 / sqrtf(by_width ? (float)(h->n_embd / h->n_head) : (float)h->head_dim);
@@ -334,6 +336,12 @@ static enum lap_status check_hparams(const struct reader *r)
 	if (h->n_ctx_train == 0 || h->rope_ctx_train == 0)
 		return BAD(r, "%s.%s is 0, expected at least 1", arch,
 			h->n_ctx_train ? "rope.scaling.original_context_length" : "context_length");
+	if (h->n_kv_shared >= h->n_layer)
+		return BAD(r, "%s.attention.shared_kv_layers is %u, expected less than %u layers",
+			arch, h->n_kv_shared, h->n_layer);
+	if (h->n_embd_layer > UINT32_MAX / h->n_layer)
+		return BAD(r, "%s.embedding_length_per_layer_input is %u for %u layers", arch,
+			h->n_embd_layer, h->n_layer);
 	if (r->arch->full_every && h->n_swa && h->full_every == 0)
 		return BAD(r, "%s.attention.sliding_window_pattern is %u, expected at least 1",
 			arch, 0);
@@ -443,6 +451,27 @@ static enum lap_status shape_layer(const struct reader *r, uint32_t il, struct l
 	return LAP_OK;
 }
 
+/* The last n_kv_shared layers look at the keys and values of the last layer before them that has a window
+ * as they have, or none as they have. */
+static enum lap_status share_kv(const struct reader *r, struct layer *layers, uint32_t il)
+{
+	uint32_t from = r->h->n_layer - r->h->n_kv_shared;
+	while (from > 0 &&
+		(!attends(&layers[from - 1]) || layers[from - 1].window != layers[il].window))
+		from--;
+	if (from == 0)
+		return BAD(r,
+			"layer %u looks at the keys of an earlier layer %s a window, but none of "
+			"the first %u is one",
+			il, layers[il].window ? "with" : "without",
+			r->h->n_layer - r->h->n_kv_shared);
+	layers[il].kv_layer = from - 1;
+	if (layers[il].n_head_kv != layers[from - 1].n_head_kv)
+		return BAD(r, "layer %u has %u KV heads, but looks at the %u of layer %u", il,
+			layers[il].n_head_kv, layers[from - 1].n_head_kv, from - 1);
+	return LAP_OK;
+}
+
 static enum lap_status shape_layers(const struct reader *r, struct model *m)
 {
 	enum lap_status status = LAP_OK;
@@ -451,6 +480,8 @@ static enum lap_status shape_layers(const struct reader *r, struct model *m)
 		return fail_memory(r->err, "layers", m->h.n_layer * (uint64_t)sizeof *m->layers);
 	for (uint32_t il = 0; il < m->h.n_layer && !status; il++)
 		status = shape_layer(r, il, &m->layers[il]);
+	for (uint32_t il = m->h.n_layer - m->h.n_kv_shared; il < m->h.n_layer && !status; il++)
+		status = share_kv(r, m->layers, il);
 	return status;
 }
 
@@ -602,6 +633,12 @@ static enum lap_status read_layer_tensor(const struct reader *r, const char *pre
 	return read_tensor(r, prefix, w, out);
 }
 
+/* Layers whose experts, if any, are not all of its FFN. */
+static bool has_dense(const struct arch *arch, const struct layer *l)
+{
+	return !l->ffn_gate_inp.data || arch->flags & ARCH_DENSE_BESIDE;
+}
+
 static enum lap_status read_layer(const struct reader *r, uint32_t il, struct layer *l)
 {
 	const struct hparams *h = r->h;
@@ -621,6 +658,8 @@ static enum lap_status read_layer(const struct reader *r, uint32_t il, struct la
 	}
 #include "model.def"
 	l->experts = l->ffn_gate_inp.data != NULL;
+	if (l->kv_layer != il) /* some files have them all the same */
+		l->attn_k = l->attn_v = l->attn_k_norm = l->none;
 	return status;
 }
 

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define VIEW_ALIGN 256 /* bytes that offsets of views are multiples of */
+
 static const struct kernel_info kernels[N_KERNELS] = {
 #define KERNEL(name, per_weight, written, all, outputs, rows, args)                     \
 	[KERNEL_##name] = {#name, PER_WEIGHT_##per_weight, written, all, outputs, rows, \
@@ -35,7 +37,7 @@ static void plan_append(struct plan *p, struct op op)
 	const struct kernel_info *k = kernel_info(op.kernel);
 	assert(op.n_outputs > 0);
 	for (uint32_t i = 0; i < k->n_buffers; i++)
-		assert(op.buffers[i].buffer && op.buffers[i].offset % 256 == 0);
+		assert(op.buffers[i].buffer && op.buffers[i].offset % VIEW_ALIGN == 0);
 	if (p->n_ops == p->capacity) {
 		uint32_t capacity = p->capacity ? p->capacity * 2 : 64;
 		struct op *ops = realloc(p->ops, capacity * sizeof *ops);
@@ -158,10 +160,20 @@ void plan_norm(struct plan *p, enum norm norm, struct rows out, struct rows x,
 				.has_bias = has(bias),
 				.has_residual = residual.n != 0,
 				.eps = eps,
+				.scale = 1,
 			},
 		.label = weight->name,
 	};
 	plan_append(p, op);
+}
+
+void plan_norm_scaled(struct plan *p, struct rows out, struct rows x, const struct weights *weight,
+	float eps, struct rows residual, float scale)
+{
+	const uint32_t n_ops = p->n_ops;
+	plan_norm(p, NORM_RMS, out, x, weight, NULL, eps, residual);
+	if (p->n_ops > n_ops)
+		p->ops[n_ops].args.rmsnorm.scale = scale;
 }
 
 void plan_norm_gated(struct plan *p, struct rows out, struct rows x, const struct weights *weight,
@@ -245,19 +257,22 @@ void plan_rope_kv(struct plan *p, struct rows q, const struct kv_layer *kv,
 	assert(rope->n_rot % 2 == 0 && rope->n_rot <= shape->head_dim);
 	assert(!has(rope->norms) ||
 		(rope->norms->weight == WEIGHT_f32 && rope->norms->n_chunks == 1 &&
-			rope->norms->n_rows * rope->norms->n_cols == 2 * shape->head_dim));
+			rope->norms->n_rows * rope->norms->n_cols ==
+				(rope->q_only ? 1 : 2) * shape->head_dim));
+	const uint32_t n_head_kv = rope->q_only ? 0 : shape->n_head_kv;
 	plan_append(p,
 		(struct op){
 			.kernel = KERNEL_rope_kv,
-			.n_outputs = shape->n_head + shape->n_head_kv,
+			.n_outputs = shape->n_head + n_head_kv,
 			.rule = SIZE_ROWS,
-			.constant = kv_constant(kv, shape) | (has(rope->norms) ? ROPE_NORMS : 0),
+			.constant = kv_constant(kv, shape) | (has(rope->norms) ? ROPE_NORMS : 0) |
+				(rope->v_norm ? ROPE_V_NORM : 0),
 			.buffers = {q.view, kv->k, kv->v, qkv.view, rope->table, p->step,
 				shape->table, has(rope->norms) ? rope->norms->chunks[0] : p->step},
 			.args.rope_kv =
 				{
 					.n_head = shape->n_head,
-					.n_head_kv = shape->n_head_kv,
+					.n_head_kv = n_head_kv,
 					.head_dim = shape->head_dim,
 					.n_rot = rope->n_rot,
 					.neox = rope->neox,
@@ -502,7 +517,10 @@ void plan_delta(struct plan *p, struct rows out, struct rows qkv, struct rows ga
 void plan_glu(struct plan *p, struct rows out, struct rows gate, struct rows up,
 	uint32_t activation, uint32_t n_used)
 {
-	assert(out.n == up.n && (!gate.n || (gate.n == up.n && gate.stride == up.stride)));
+	assert(out.n == up.n && (!gate.n || gate.n == up.n));
+	const uint32_t before = up.view.offset % VIEW_ALIGN;
+	up.view.offset -= before;
+	up.view.n_bytes += before;
 	plan_append(p,
 		(struct op){
 			.kernel = KERNEL_glu,
@@ -512,8 +530,9 @@ void plan_glu(struct plan *p, struct rows out, struct rows gate, struct rows up,
 			.buffers = {out.view, or_else(gate, up.view), up.view},
 			.args.glu = {.n = out.n,
 				.stride = out.stride,
-				.stride_gate = up.stride,
+				.stride_gate = gate.stride,
 				.stride_up = up.stride,
+				.up_first = before / (uint32_t)sizeof(float),
 				.activation = activation,
 				.has_gate = gate.n != 0,
 				.segment = out.n,
@@ -565,18 +584,20 @@ static void assert_routes(const struct plan *p, struct view routes, uint32_t n_u
 	assert(routes.n_bytes >= (uint64_t)p->max_rows * n_used * sizeof(struct expert_route));
 }
 
-void plan_route(
-	struct plan *p, struct view routes, struct rows logits, uint32_t n_used, bool normalise)
+void plan_route(struct plan *p, struct view routes, struct rows logits, uint32_t n_used,
+	bool normalise, const struct weights *scales)
 {
 	assert(logits.n <= MAX_EXPERTS && n_used <= logits.n);
+	assert(!has(scales) || (scales->weight == WEIGHT_f32 && scales->n_cols == logits.n));
 	assert_routes(p, routes, n_used);
 	plan_append(p,
 		(struct op){
 			.kernel = KERNEL_moe_route,
 			.n_outputs = 1,
 			.rule = SIZE_ROWS,
-			.buffers = {routes, logits.view},
-			.args.moe_route = {logits.n, n_used, logits.stride, normalise},
+			.buffers = {routes, logits.view,
+				has(scales) ? scales->chunks[0] : logits.view},
+			.args.moe_route = {logits.n, n_used, logits.stride, normalise, has(scales)},
 		});
 }
 

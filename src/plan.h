@@ -127,6 +127,10 @@ enum norm { NORM_RMS, NORM_LAYER };
 void plan_norm(struct plan *p, enum norm norm, struct rows out, struct rows x,
 	const struct weights *weight, const struct weights *bias, float eps, struct rows residual);
 
+/* out = scale * (rmsnorm(x) * weight (+ residual)), likewise. */
+void plan_norm_scaled(struct plan *p, struct rows out, struct rows x, const struct weights *weight,
+	float eps, struct rows residual, float scale);
+
 /* out = rmsnorm(x) * weight * silu(gate), for each of the segments of weight->n_cols columns. */
 void plan_norm_gated(struct plan *p, struct rows out, struct rows x, const struct weights *weight,
 	float eps, struct rows gate);
@@ -153,11 +157,13 @@ struct rope {
 	float q_scale; /* see struct rope_kv_args */
 	uint32_t q_scale_ctx;
 	const struct weights *norms; /* of the heads of q and k; NULL or absent: none */
+	bool v_norm;                 /* heads of v are normed, too, without weights */
+	bool q_only;                 /* k and v are those of another layer: norms has q's alone */
 	float eps;
 };
 
 /* q = rope(q of qkv); k cache and v cache at the row's position = rope(k), v.
- * qkv holds q at 0, k at k_offset, v at v_offset (floats). */
+ * qkv holds q at 0, k at k_offset, v at v_offset (floats), which may be the same. */
 void plan_rope_kv(struct plan *p, struct rows q, const struct kv_layer *kv,
 	const struct kv_shape *shape, struct rows qkv, uint32_t k_offset, uint32_t v_offset,
 	const struct rope *rope);
@@ -211,7 +217,7 @@ void plan_delta(struct plan *p, struct rows out, struct rows qkv, struct rows ga
 uint64_t delta_block_bytes(const struct delta *d);
 
 /* out = activation(gate) * up, or activation(up) where gate.n is 0; for n_used experts' rows of each
- * row of the step (1: the rows themselves). */
+ * row of the step (1: the rows themselves).  up may begin in the middle of rows. */
 void plan_glu(struct plan *p, struct rows out, struct rows gate, struct rows up,
 	uint32_t activation, uint32_t n_used);
 
@@ -228,9 +234,10 @@ struct routing {
 
 uint64_t expert_tiles_bytes(uint32_t n_expert, uint32_t n_slots);
 
-/* routes = the n_used experts with the largest of the logits; see struct route_args. */
-void plan_route(
-	struct plan *p, struct view routes, struct rows logits, uint32_t n_used, bool normalise);
+/* routes = the n_used experts with the largest of the logits; see struct route_args.  scales: of the experts;
+ * NULL or absent: none. */
+void plan_route(struct plan *p, struct view routes, struct rows logits, uint32_t n_used,
+	bool normalise, const struct weights *scales);
 
 /* tiles = the slots of all rows by expert; needed by plan_expert_matmul in prefill only. */
 void plan_tiles(

@@ -103,7 +103,7 @@ static void run_route(const float *logits, uint32_t n_rows, uint32_t n_expert, u
 		.kernel = KERNEL_moe_route,
 		.buffers = {view_of(routes, n_rows * n_used * sizeof *routes),
 			view_of(logits, n_rows * stride * sizeof *logits)},
-		.args.moe_route = {n_expert, n_used, stride, normalise},
+		.args.moe_route = {n_expert, n_used, stride, normalise, false},
 	};
 	cpu_moe_route(&op, &step);
 	release_views();

@@ -271,6 +271,7 @@ static void test_norm(
 				.has_residual = residual,
 				.is_gated = is_gated,
 				.eps = 1e-5f,
+				.scale = 1,
 			},
 	};
 	float *out = make_output(&op.buffers[0], (size_t)n_rows * stride);

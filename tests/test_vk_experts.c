@@ -115,7 +115,7 @@ static struct expert_layer layer_create(enum role role, uint32_t experts_per_chu
 	struct weights w_up = weights_of(N_EXPERT, N_FF, N_EMBD, experts_per_chunk, chunks[2]);
 	struct weights w_down = weights_of(N_EXPERT, N_EMBD, N_FF, experts_per_chunk, chunks[3]);
 	plan_matmul(&p, logits, &router, x, (struct epilogue){0});
-	plan_route(&p, routing.routes, logits, N_USED, false);
+	plan_route(&p, routing.routes, logits, N_USED, false, NULL);
 	if (role == ROLE_PREFILL)
 		plan_tiles(&p, routing.tiles, routing.routes, N_EXPERT, N_USED);
 	plan_expert_matmul(&p, gate, &w_gate, x, NULL, &routing, false);

@@ -39,6 +39,7 @@ void cpu_moe_route(const struct op *op, const struct step_header *step)
 	const struct route_args *a = &op->args.moe_route;
 	struct expert_route *routes = cpu_pointer(&op->buffers[0]);
 	const float *logits = cpu_pointer(&op->buffers[1]);
+	const float *scales = a->has_scales ? cpu_pointer(&op->buffers[2]) : NULL;
 
 	for (u32 row = 0; row < step->n_rows; row++, logits += a->stride, routes += a->n_used) {
 		u32 chosen[MAX_EXPERTS_USED] = {0};
@@ -47,9 +48,12 @@ void cpu_moe_route(const struct op *op, const struct step_header *step)
 		u32 n_sum = a->normalise ? a->n_used : a->n_expert;
 		for (u32 i = 0; i < n_sum; i++)
 			sum += exp((double)logits[a->normalise ? chosen[i] : i] - largest);
-		for (u32 i = 0; i < a->n_used; i++)
-			routes[i] = (struct expert_route){
-				chosen[i], (float)(exp((double)logits[chosen[i]] - largest) / sum)};
+		for (u32 i = 0; i < a->n_used; i++) {
+			double share = exp((double)logits[chosen[i]] - largest) / sum;
+			if (scales)
+				share *= (double)scales[chosen[i]];
+			routes[i] = (struct expert_route){chosen[i], (float)share};
+		}
 	}
 }
 

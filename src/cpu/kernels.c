@@ -143,7 +143,7 @@ void cpu_matmul(const struct op *op, const struct step_header *step)
 
 /* ---- element-wise ------------------------------------------------------------------------------ */
 
-/* One segment: out = (x - mean) * factor * weight (+ bias) (+ residual). */
+/* One segment: out = scale * ((x - mean) * factor (* weight) (+ bias) (+ residual)). */
 static void norm_segment(const struct norm_args *a, bool centred, const float *x,
 	const float *weight, const float *bias, const float *residual, float *out)
 {
@@ -157,11 +157,11 @@ static void norm_segment(const struct norm_args *a, bool centred, const float *x
 		squares += ((double)x[i] - mean) * ((double)x[i] - mean);
 	double factor = 1 / sqrt(squares / a->n + (double)a->eps);
 	for (u32 i = 0; i < a->n; i++) {
-		double value = ((double)x[i] - mean) * factor * (double)weight[i] +
+		double value = ((double)x[i] - mean) * factor * (weight ? (double)weight[i] : 1) +
 			(bias ? (double)bias[i] : 0);
 		double other = residual ? (double)residual[i] : 0;
-		out[i] = (float)(a->is_gated ? value * activation(ACTIVATION_SILU, other)
-					     : value + other);
+		value = a->is_gated ? value * activation(ACTIVATION_SILU, other) : value + other;
+		out[i] = (float)(value * (double)a->scale);
 	}
 }
 
@@ -202,7 +202,7 @@ void cpu_glu(const struct op *op, const struct step_header *step)
 		for (size_t i = 0; i < a->n; i++) {
 			const size_t at = row * a->stride_gate + a->gate_first +
 				i / a->segment * a->gate_segment + i % a->segment;
-			const double u = (double)up[row * a->stride_up + i];
+			const double u = (double)up[row * a->stride_up + a->up_first + i];
 			out[row * a->stride + i] =
 				(float)(gate ? gated(a->activation, (double)gate[at], u)
 					     : activation(a->activation, u));
@@ -242,15 +242,16 @@ static float rotated(const float *head, u32 i, const float *table, const struct 
 	return (float)(first ? x - y : x + y);
 }
 
-/* A head of q (which 0) or k (1) as rope_kv takes it: normed, where it has norms. */
+/* A head of q (which 0), k (1) or v (2) as rope_kv takes it: normed, where it has norms. */
 static const float *normed_head(const struct op *op, u32 which, const float *head, float *normed)
 {
 	const struct rope_kv_args *a = &op->args.rope_kv;
-	const struct norm_args norm = {.n = a->head_dim, .eps = a->eps};
-	if (!(op->constant & ROPE_NORMS))
+	const struct norm_args norm = {.n = a->head_dim, .eps = a->eps, .scale = 1};
+	if (!(op->constant & (which == 2 ? ROPE_V_NORM : ROPE_NORMS)))
 		return head;
 	const float *weight = cpu_pointer(&op->buffers[7]);
-	norm_segment(&norm, false, head, weight + (size_t)which * a->head_dim, NULL, NULL, normed);
+	weight = which == 2 ? NULL : weight + (size_t)which * a->head_dim;
+	norm_segment(&norm, false, head, weight, NULL, NULL, normed);
 	return normed;
 }
 
@@ -262,7 +263,7 @@ void cpu_rope_kv(const struct op *op, const struct step_header *step)
 	const float *qkv = cpu_pointer(&op->buffers[3]);
 	const float *rope_table = cpu_pointer(&op->buffers[4]);
 	const u32 *table = cpu_pointer(&op->buffers[6]);
-	float rotated_k[MAX_HEAD_DIM], normed[MAX_HEAD_DIM];
+	float rotated_k[MAX_HEAD_DIM], normed[MAX_HEAD_DIM], normed_v[MAX_HEAD_DIM];
 
 	for (u32 irow = 0; irow < step->n_rows; irow++) {
 		const struct step_row *row = &step_rows(step)[irow];
@@ -279,7 +280,8 @@ void cpu_rope_kv(const struct op *op, const struct step_header *step)
 		for (u32 h = 0; h < a->n_head_kv; h++) {
 			const float *k = normed_head(
 				op, 1, from + a->k_offset + (size_t)h * a->head_dim, normed);
-			const float *v = from + a->v_offset + (size_t)h * a->head_dim;
+			const float *v = normed_head(
+				op, 2, from + a->v_offset + (size_t)h * a->head_dim, normed_v);
 			size_t at = kv_element(table, a->n_blocks, row->seq, row->pos, h,
 				a->n_head_kv, a->head_dim);
 			for (u32 i = 0; i < a->head_dim; i++)
