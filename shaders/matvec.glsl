@@ -6,7 +6,8 @@
  *
  * With COLUMNS, rows of x of a workgroup, above 1 the weights are decoded once for all of them.  Then the
  * running sums lie in shared memory, a lane's own, so that the loop over the rows of x stays a loop (see
- * matmul.glsl).  Whatever their number, an element is summed by the same operations in the same order.
+ * matmul.glsl); with LP_SHUFFLE, for subgroups of 8, lanes have rows of their own (matvec_tile.glsl).
+ * Whatever their number, an element is summed by the same operations in the same order.
  *
  * LANES, of a workgroup, is a knob (knobs.def): whole subgroups, and whole teams.
  *
@@ -29,7 +30,20 @@ uint x_begin(uint x_row);
 
 void store(uint out_row, uint x_row, float sum);
 
-#ifdef LP_SUBGROUP
+#ifdef LP_SHUFFLE
+uint team = gl_SubgroupID, n_teams = gl_NumSubgroups;
+uint lane = gl_SubgroupInvocationID;
+const uint n_lanes = 8;
+
+/* In the order of the lanes, which is that of matvec_tile.glsl. */
+vec4 team_sum(vec4 sums)
+{
+	vec4 sum = vec4(0);
+	[[unroll]] for (uint i = 0; i < n_lanes; i++)
+		sum += subgroupShuffle(sums, i);
+	return sum;
+}
+#elif defined(LP_SUBGROUP)
 /* Lanes are counted, for a driver may leave some of gl_SubgroupSize empty. */
 uint team = gl_SubgroupID, n_teams = gl_NumSubgroups;
 uint lane = subgroupExclusiveAdd(1u), n_lanes = subgroupAdd(1u);
@@ -59,10 +73,10 @@ vec4 team_sum(vec4 sums)
 }
 #endif
 
-/* Row r of the ROWS for the outputs from `first` on, in bytes; rows beyond the last repeat it. */
-uint team_row(uint first_row, uint first, uint r)
+/* Row r of the ROWS for the outputs from `first` on, `step` apart, in bytes; rows beyond the last repeat it. */
+uint row_begin(uint first_row, uint first, uint step, uint r)
 {
-	uint row = first + (GATED != 0 ? r % 2 : r);
+	uint row = first + (GATED != 0 ? r % 2 : r) * step;
 	row = first_row + min(row, args.n_out - 1) + (GATED != 0 ? r / 2 * args.n_out : 0);
 	return row * args.row_bytes;
 }
@@ -78,7 +92,7 @@ vec4 partial_sums(uint first_row, uint first, uint x_at)
 			xs[k] = x_quad(x_at + unit * 8 + k);
 		for (uint r = 0; r < ROWS; r++) {
 			vec4 w[8];
-			weight_decode(team_row(first_row, first, r), unit, w);
+			weight_decode(row_begin(first_row, first, 1, r), unit, w);
 #ifdef WEIGHT_HAS_TAIL
 			unit_mask(w, unit, args.n_in);
 #endif
@@ -91,7 +105,12 @@ vec4 partial_sums(uint first_row, uint first, uint x_at)
 	return sums;
 }
 
-#ifdef COLUMNS
+#if defined(COLUMNS) && defined(LP_SHUFFLE)
+#define COLUMNS_TILE 1
+#define COLUMNS_FEW  0
+#include "matvec_tile.glsl"
+#elif defined(COLUMNS)
+#define COLUMNS_TILE 0
 #define COLUMNS_FEW  1
 #define COLUMN_SLOTS MATVEC_COLUMNS
 shared vec4 column_sums[COLUMN_SLOTS][LANES];
@@ -144,7 +163,7 @@ void partial_columns(uint first_row, uint first, uint x_row, uint x_end)
 	for (uint unit = lane; unit < n_units; unit += n_lanes) {
 		vec4 w[ROWS][8];
 		for (uint r = 0; r < ROWS; r++) {
-			weight_decode(team_row(first_row, first, r), unit, w[r]);
+			weight_decode(row_begin(first_row, first, 1, r), unit, w[r]);
 #ifdef WEIGHT_HAS_TAIL
 			unit_mask(w[r], unit, args.n_in);
 #endif
@@ -163,8 +182,9 @@ void partial_columns(uint first_row, uint first, uint x_row, uint x_end)
 	columns_end(x_row, x_end);
 }
 #else
-#define COLUMNS 1
-#define COLUMNS_FEW 0
+#define COLUMNS      1
+#define COLUMNS_TILE 0
+#define COLUMNS_FEW  0
 #endif
 
 /* Takes this team's sums for one row of x. */
@@ -184,6 +204,12 @@ void matvec(uint first_row, uint x_row, uint x_end)
 {
 	uint first = flat_group() * OUTPUTS_PER_GROUP;
 	uint end = min(first + OUTPUTS_PER_GROUP, args.n_out);
+#if COLUMNS_TILE
+	if (COLUMNS > 1) {
+		matvec_tile(first_row, first, end, x_row, x_end);
+		return;
+	}
+#endif
 	/* The passes are the same for all teams: there may be barriers in them. */
 	for (uint pass = first; pass < end; pass += TEAM_OUTPUTS * n_teams) {
 		uint out_row = pass + TEAM_OUTPUTS * team;

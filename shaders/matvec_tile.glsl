@@ -1,0 +1,71 @@
+/* The products of matvec.glsl for several rows of x, for subgroups of 8: a lane has TILE rows of weights, 8 apart,
+ * and decodes a unit of each for all rows of x.
+ *
+ * An element has the bits that it has with one row of x: there a lane sums every 8th unit and the sums of the
+ * lanes are added up; here a lane sums the same units one part after the other, and adds up the same sums. */
+#define TILE_ROWS     (COLUMNS + COLUMNS % 2) /* pairs, as tile.glsl takes them */
+#define MAX_TILE_ROWS MATVEC_COLUMNS
+#include "tile.glsl"
+#define TILE_OUTPUTS (8 * TEAM_OUTPUTS) /* of a subgroup */
+
+void tile_decode(uint first_row, uint first, uint unit, out vec4 w[TILE][8])
+{
+	[[unroll]] for (uint i = 0; i < TILE; i++) {
+		weight_decode(row_begin(first_row, first, 8, i), unit, w[i]);
+#ifdef WEIGHT_HAS_TAIL
+		unit_mask(w[i], unit, args.n_in);
+#endif
+	}
+}
+
+/* The sums of this lane's outputs first, first + 8, ... for all rows of x. */
+void tile_sums(inout tile t, uint first_row, uint first)
+{
+	uint n_units = (args.n_in + UNIT - 1) / UNIT;
+	vec4 sums[MAX_TILE_ROWS];
+	[[unroll]] for (uint i = 0; i < TILE_ROWS; i++)
+		sums[i] = vec4(0);
+	[[dont_unroll]] for (uint part = 0; part < n_lanes; part++) {
+		[[unroll]] for (uint i = 0; i < TILE_ROWS; i++)
+			t.sums[i] = vec4(0);
+		for (uint unit = part; unit < n_units; unit += n_lanes) {
+			vec4 w[TILE][8];
+			tile_decode(first_row, first, unit, w);
+			tile_add(t, w, unit);
+		}
+		[[unroll]] for (uint i = 0; i < TILE_ROWS; i++)
+			sums[i] += t.sums[i];
+	}
+	[[unroll]] for (uint i = 0; i < TILE_ROWS; i++)
+		t.sums[i] = sums[i];
+}
+
+/* Takes the sums of outputs first, first + 8, ... for rows x_row .. x_end - 1 of x. */
+void tile_store(inout tile t, uint first, uint end, uint x_row, uint x_end)
+{
+	[[dont_unroll]] for (uint row = x_row; row < x_end; row++) {
+		vec4 sum = t.sums[0];
+		if (GATED != 0)
+			sum.xy = vec2(gated(GATED - 1, sum.x, sum.z), gated(GATED - 1, sum.y, sum.w));
+		[[dont_unroll]] for (uint i = 0; i < TEAM_OUTPUTS; i++) {
+			uint out_row = first + 8 * i;
+			if (out_row < end)
+				store(out_row, row, sum.x);
+			sum = sum.yzwx;
+		}
+		tile_turn(t);
+	}
+}
+
+/* Outputs first .. end - 1 of this workgroup, for rows x_row .. x_end - 1 of x. */
+void matvec_tile(uint first_row, uint first, uint end, uint x_row, uint x_end)
+{
+	tile t;
+	t.is_half = false;
+	[[unroll]] for (uint i = 0; i < TILE_ROWS; i++) /* a row that is not there is another */
+		t.at[i] = x_begin(min(x_row + i, x_end - 1));
+	for (uint pass = first + TILE_OUTPUTS * team; pass < end; pass += TILE_OUTPUTS * n_teams) {
+		tile_sums(t, first_row, pass + lane);
+		tile_store(t, pass + lane, end, x_row, x_end);
+	}
+}
