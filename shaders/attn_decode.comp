@@ -4,11 +4,11 @@
 #ifdef LP_SHUFFLE
 layout(local_size_x = 8) in;
 layout(std430, set = 0, binding = 0) writeonly buffer partial_buffer { vec2 partial[]; };
-layout(std430, set = 0, binding = 1) readonly buffer q_buffer { vec4 q_quads[]; };
+layout(set = 0, binding = TEXEL_X) uniform samplerBuffer q_quads;
 
 vec4 x_quad(uint at)
 {
-	return q_quads[at];
+	return texelFetch(q_quads, int(at));
 }
 
 #else

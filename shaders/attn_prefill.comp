@@ -9,11 +9,11 @@
 #endif
 layout(local_size_x = 8 * PARTS) in;
 layout(std430, set = 0, binding = 0) writeonly buffer out_buffer { vec4 result[]; };
-layout(std430, set = 0, binding = 1) readonly buffer q_buffer { vec4 q_quads[]; };
+layout(set = 0, binding = TEXEL_X) uniform samplerBuffer q_quads;
 
 vec4 x_quad(uint at)
 {
-	return q_quads[at];
+	return texelFetch(q_quads, int(at));
 }
 
 #else

@@ -22,10 +22,36 @@ uint kv_element(uint seq, uint pos, uint head_kv)
 #ifdef KV_READ
 layout(std430, set = 0, binding = KV_READ) readonly buffer k_buffer { uint k_words[]; };
 layout(std430, set = 0, binding = KV_READ) readonly buffer k_floats { vec2 k_f32[]; };
-layout(std430, set = 0, binding = KV_READ) readonly buffer k_quad_buffer { uvec4 k_quads[]; };
 layout(std430, set = 0, binding = KV_READ + 1) readonly buffer v_buffer { uint v_words[]; };
 layout(std430, set = 0, binding = KV_READ + 1) readonly buffer v_floats { vec2 v_f32[]; };
+/* Quads; with LP_TEXELS from texel buffers, which stand where products have their weights. */
+#ifdef LP_TEXELS
+layout(set = 0, binding = TEXEL_QUADS) uniform usamplerBuffer k_texels;
+layout(set = 0, binding = TEXEL_WORDS) uniform usamplerBuffer v_texels;
+
+uvec4 k_quad(uint at)
+{
+	return texelFetch(k_texels, int(at));
+}
+
+uvec4 v_quad(uint at)
+{
+	return texelFetch(v_texels, int(at));
+}
+#else
+layout(std430, set = 0, binding = KV_READ) readonly buffer k_quad_buffer { uvec4 k_quads[]; };
 layout(std430, set = 0, binding = KV_READ + 1) readonly buffer v_quad_buffer { uvec4 v_quads[]; };
+
+uvec4 k_quad(uint at)
+{
+	return k_quads[at];
+}
+
+uvec4 v_quad(uint at)
+{
+	return v_quads[at];
+}
+#endif
 
 #define UNIT_PAIRS (KV_UNIT / 2)
 
@@ -96,10 +122,10 @@ void k_unit(uint first, out vec4 w[8])
 {
 	if (K_TYPE == KV_F32) {
 		[[unroll]] for (uint i = 0; i < 8; i++)
-			w[i] = uintBitsToFloat(k_quads[first / 4 + i]);
+			w[i] = uintBitsToFloat(k_quad(first / 4 + i));
 	} else if (K_TYPE == KV_F16) {
 		[[unroll]] for (uint i = 0; i < 4; i++)
-			unpack_halves(k_quads[first / 8 + i], w[2 * i], w[2 * i + 1]);
+			unpack_halves(k_quad(first / 8 + i), w[2 * i], w[2 * i + 1]);
 	} else if (K_TYPE == KV_Q8_0) {
 		uint at = first / KV_UNIT * KV_Q8_0_WORDS;
 		float scale = uintBitsToFloat(k_words[at]);
@@ -120,10 +146,10 @@ void v_eight(uint first, out vec4 w[2])
 {
 	uint unit = first / KV_UNIT, i = first % KV_UNIT;
 	if (V_TYPE == KV_F32) {
-		w[0] = uintBitsToFloat(v_quads[first / 4]);
-		w[1] = uintBitsToFloat(v_quads[first / 4 + 1]);
+		w[0] = uintBitsToFloat(v_quad(first / 4));
+		w[1] = uintBitsToFloat(v_quad(first / 4 + 1));
 	} else if (V_TYPE == KV_F16) {
-		unpack_halves(v_quads[first / 8], w[0], w[1]);
+		unpack_halves(v_quad(first / 8), w[0], w[1]);
 	} else if (V_TYPE == KV_Q8_0) {
 		unit *= KV_Q8_0_WORDS;
 		float scale = uintBitsToFloat(v_words[unit]);

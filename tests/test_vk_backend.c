@@ -463,11 +463,16 @@ Test(vk_backend, subgroup_variant_fits_the_device)
 	struct op op = {.kernel = KERNEL_matvec, .weight = WEIGHT_q8_0, .knobs = {1, 64}};
 	struct pipeline_key key = pipeline_key(v, &op);
 	if (b->device->subgroup_arithmetic && b->device->subgroup_min >= 4) {
-		cr_assert_str_eq(key.variant, v->texels ? "texels" : "subgroup");
+		cr_assert_str_eq(key.variant,
+			v->shuffle          ? "shuffle"
+				: v->texels ? "texels"
+					    : "subgroup");
 		uint32_t n_subgroups = 64 / b->device->subgroup_size;
 		cr_assert_eq(key.outputs_per_group, n_subgroups ? n_subgroups * 4 : 4);
 		v->info.subgroup_size = 128;
 		cr_assert_eq(pipeline_key(v, &op).outputs_per_group, 4);
+		tuning_switch(&v->tuning, FEATURE_SHUFFLE, "wrong");
+		cr_assert_str_eq(pipeline_key(v, &op).variant, v->texels ? "texels" : "subgroup");
 		tuning_switch(&v->tuning, FEATURE_TEXELS, "wrong");
 		cr_assert_str_eq(pipeline_key(v, &op).variant, "subgroup");
 		tuning_switch(&v->tuning, FEATURE_SUBGROUP, "wrong");

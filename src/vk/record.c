@@ -182,24 +182,46 @@ static void write_set(struct vk *v, const struct op *op, VkDescriptorSet set)
 		0, NULL);
 }
 
-/* The texel buffers of an op's set, where its pipeline reads some: weights and x once more. */
+static bool attends(enum kernel kernel)
+{
+	return kernel == KERNEL_attn_decode || kernel == KERNEL_attn_prefill;
+}
+
+/* Whether a pipeline is built with LP_TEXELS: see shaders/kernels.def. */
+static bool reads_texels(const struct pipeline_key *key)
+{
+	if (!key->variant)
+		return false;
+	const bool shuffle = strcmp(key->variant, "shuffle") == 0;
+	return strcmp(key->variant, "texels") == 0 || strcmp(key->variant, "long") == 0 ||
+		(shuffle && (attends(key->kernel) || kernel_info(key->kernel)->per_weight));
+}
+
+struct texels {
+	uint32_t buffer; /* of the op */
+	VkFormat format;
+};
+
+/* The texel buffers of an op's set, where its pipeline reads some: weights and x once more; of attention K, V
+ * and the queries. */
 static enum lap_status write_texels(struct runnable *r, uint32_t i, const struct op *op,
 	const struct pipeline_key *key, VkDescriptorSet set, struct lap_error *err)
 {
-	static const struct {
-		uint32_t buffer; /* of the op */
-		VkFormat format;
-	} texels[N_TEXELS] = {
+	static const struct texels of_products[N_TEXELS] = {
 		[TEXEL_QUADS - MAX_BUFFERS] = {1, VK_FORMAT_R32G32B32A32_UINT},
 		[TEXEL_WORDS - MAX_BUFFERS] = {1, VK_FORMAT_R32_UINT},
 		[TEXEL_X - MAX_BUFFERS] = {2, VK_FORMAT_R32G32B32A32_SFLOAT},
 	};
+	static const struct texels of_attention[N_TEXELS] = {
+		[TEXEL_QUADS - MAX_BUFFERS] = {2, VK_FORMAT_R32G32B32A32_UINT},
+		[TEXEL_WORDS - MAX_BUFFERS] = {3, VK_FORMAT_R32G32B32A32_UINT},
+		[TEXEL_X - MAX_BUFFERS] = {1, VK_FORMAT_R32G32B32A32_SFLOAT},
+	};
+	const struct texels *texels = attends(op->kernel) ? of_attention : of_products;
 	const uint64_t quad = 4 * sizeof(uint32_t);
 	struct vk *v = r->v;
 	VkBufferView *views = &r->texels[(size_t)i * N_TEXELS];
-	const bool products = kernel_info(op->kernel)->per_weight;
-	const char *variant = key->variant ? key->variant : "";
-	if (strcmp(variant, "texels") != 0 && !(products && strcmp(variant, "shuffle") == 0))
+	if (!reads_texels(key))
 		return LAP_OK;
 	for (uint32_t t = 0; t < N_TEXELS; t++) {
 		const uint32_t buffer = texels[t].buffer;
