@@ -37,14 +37,16 @@ static void expect_bits(
 	cr_expect_eq(a->log_prob, b->log_prob, "%s, %zu: the last log-probability", path, number);
 }
 
-/* Chunks of a prompt, steps of a submit. */
+/* Chunks of a prompt, steps of a submit; of the other families whose layers differ, too. */
 Test(vk_recurrent, any_cut)
 {
+	static const char *const all[] = {"golden/lfm2-plain.gguf", "golden/qwen35-plain.gguf",
+		"golden/qwen35moe-plain.gguf", "golden/gemma4-e.gguf", "golden/gemma4-moe.gguf"};
 	static const uint32_t batches[] = {96, 1, 7, 32}, steps[] = {1, 4, 16};
 	static struct collected first, c;
 	SKIP_WITHOUT("golden/qwen35-plain.gguf");
-	for (size_t i = 0; i < ARRAY_COUNT(models); i++) {
-		struct lap_model *m = open_model(shared_path(models[i]), NULL);
+	for (size_t i = 0; i < ARRAY_COUNT(all); i++) {
+		struct lap_model *m = open_model(shared_path(all[i]), NULL);
 		for (size_t j = 0; j < ARRAY_COUNT(batches) * ARRAY_COUNT(steps); j++) {
 			const struct lap_session_options so = {.n_ctx = 200,
 				.n_batch = batches[j / ARRAY_COUNT(steps)],
@@ -53,7 +55,7 @@ Test(vk_recurrent, any_cut)
 			struct lap_session *s = open_session(m, &so);
 			go_on(s, prompt_of(m), 97, j ? &c : &first);
 			if (j)
-				expect_bits(&c, &first, models[i], j);
+				expect_bits(&c, &first, all[i], j);
 			lap_session_destroy(s);
 		}
 		lap_model_close(m);
