@@ -20,7 +20,8 @@ typedef float f32;
 #define KV_BLOCK      32 /* positions in a block of the KV cache */
 #define ATTN_SLICE    128 /* positions that one workgroup of attn_decode covers; whole KV blocks */
 #define ATTN_PART     8192 /* positions that one subgroup of attn_prefill looks at: see attention_lanes.glsl */
-#define MAX_HEAD_DIM  256
+#define MAX_HEAD_DIM  512
+#define NARROW_HEAD_DIM 256 /* attention over larger heads is a build of its own, "wide" */
 #define MAX_GQA       16 /* query heads per KV head that attention takes at most in one workgroup */
 #define MAX_STOPS     32 /* end-of-generation ids of a sequence */
 #define MAX_BIAS      32 /* logit biases of a sequence */

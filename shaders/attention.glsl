@@ -6,19 +6,26 @@
  * share of the positions.  Loads are what costs, so each phase reuses what it loads: a score loop
  * multiplies 4 keys by all queries, a value loop 2 pairs of columns.
  *
+ * Shared memory of 16 KiB holds 8 queries of NARROW_HEAD_DIM, or 4 of MAX_HEAD_DIM (LP_WIDE).
+ *
  * The includer defines QUERIES (4 or 8), includes kv.glsl, and has `args` of struct attn_args. */
+#ifdef LP_WIDE
+#define HEAD_LIMIT MAX_HEAD_DIM
+#else
+#define HEAD_LIMIT NARROW_HEAD_DIM
+#endif
 #define LANES     32
 #define PER_LANE  (ATTN_SLICE / LANES)
 #define VECS      (QUERIES / 4)
 #define SHARES    (LANES / QUERIES) /* lanes that share the positions of a query */
 #define N_COLUMNS (HEAD_DIM / 2)    /* pairs of columns */
 /* Pairs of columns of a lane, and lanes that cover all pairs; the other lanes take other positions. */
-#define MAX_PAIRS (MAX_HEAD_DIM / 2 / LANES)
+#define MAX_PAIRS (HEAD_LIMIT / 2 / LANES)
 #define N_PAIRS   (N_COLUMNS > 2 * LANES ? (N_COLUMNS + LANES - 1) / LANES : 2)
 #define STRIDE    ((N_COLUMNS + N_PAIRS - 1) / N_PAIRS)
 #define N_PARTS   (LANES / STRIDE)
 
-shared vec4 queries[MAX_HEAD_DIM][VECS]; /* later: the values of all lanes */
+shared vec4 queries[HEAD_LIMIT][VECS]; /* later: the values of all lanes */
 shared vec4 weights[ATTN_SLICE][VECS];   /* scores, then exp(score - maximum) */
 shared uint pairs[ATTN_SLICE];           /* where each position's K and V begin in the cache */
 shared float of_lane[LANES];

@@ -30,7 +30,12 @@ layout(std430, set = 0, binding = 6) readonly buffer sink_buffer { float sinks[]
 #define KV_READ       2
 #define TABLE_BINDING 5
 #include "kv.glsl"
-#define QUERIES 8 /* rows of the step: rows/group in kernels.def */
+#define ROWS    8 /* of the step: rows/group in kernels.def */
+#ifdef LP_WIDE
+#define QUERIES 4 /* rows at a time */
+#else
+#define QUERIES ROWS
+#endif
 
 /* Some row of the tile sees positions .x to .y - 1. */
 uvec2 tile_sees(uint first_row, uint n_rows)
@@ -127,8 +132,14 @@ void attention(uint head, uint head_kv, uint first_row, uint n_rows)
 
 void main()
 {
-	uint head = flat_group(), first_row = gl_WorkGroupID.z * QUERIES;
-	if (head < args.n_head && first_row < step_head.n_rows)
-		attention(head, head / (args.n_head / args.n_head_kv), first_row,
-			min(step_head.n_rows - first_row, QUERIES));
+	uint head = flat_group(), first_row = gl_WorkGroupID.z * ROWS;
+	uint end = min(first_row + ROWS, step_head.n_rows);
+	if (head >= args.n_head)
+		return;
+	for (uint row = first_row; row < end; row += QUERIES) {
+		attention(head, head / (args.n_head / args.n_head_kv), row, min(end - row, QUERIES));
+#ifdef LP_WIDE
+		barrier(); /* the next rows write the shared arrays again */
+#endif
+	}
 }

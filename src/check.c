@@ -118,6 +118,8 @@ static const struct check_case cases[] = {
 		.k = KV_F16, .v = KV_Q8_0, .flags = HEAD_NORMS | V_NORM},
 	{KERNEL_rope_kv, 3, .n_head = 3, .n_head_kv = 1, .head_dim = 48, .n_rot = 48, .pos = 7,
 		.k = KV_F16, .v = KV_F16, .flags = SMALL | NEOX | HEAD_NORMS | Q_ONLY},
+	{KERNEL_rope_kv, 3, .n_head = 2, .n_head_kv = 1, .head_dim = 512, .n_rot = 512, .pos = 30,
+		.k = KV_F16, .v = KV_Q8_0, .flags = SMALL | NEOX | HEAD_NORMS},
 
 	{KERNEL_attn_decode, 1, .n_head = 1, .n_head_kv = 1, .head_dim = 2, .k = KV_F32,
 		.v = KV_F32, .flags = SMALL},
@@ -191,7 +193,12 @@ static const struct check_case cases[] = {
 		.k = KV_Q8_0, .v = KV_F16},
 	{KERNEL_attn_decode, 2, .n_head = 16, .n_head_kv = 4, .head_dim = 256, .pos = 39,
 		.k = KV_Q8_0, .v = KV_Q8_0, .window = 33, .flags = SOFTCAP},
+	{KERNEL_attn_decode, 2, .n_head = 16, .n_head_kv = 2, .head_dim = 512, .pos = 200,
+		.k = KV_F16, .v = KV_F16},
+	{KERNEL_attn_decode, 1, .n_head = 3, .n_head_kv = 1, .head_dim = 288, .pos = 140,
+		.k = KV_Q8_0, .v = KV_F32, .window = 90, .flags = SMALL},
 
+	{KERNEL_attn_reduce, 2, .n_head = 4, .n_head_kv = 1, .head_dim = 512, .pos = 300},
 	{KERNEL_attn_reduce, 1, .n_head = 1, .n_head_kv = 1, .head_dim = 2, .flags = SMALL},
 	{KERNEL_attn_reduce, 3, .n_head = 4, .n_head_kv = 2, .head_dim = 64, .pos = 127,
 		.flags = SMALL},
@@ -207,6 +214,10 @@ static const struct check_case cases[] = {
 		.window = 128, .flags = SINKS},
 	{KERNEL_attn_reduce, 2, .n_head = 4, .n_head_kv = 1, .head_dim = 64, .pos = 5, .window = 3},
 
+	{KERNEL_attn_prefill, 9, .n_head = 4, .n_head_kv = 2, .head_dim = 512, .pos = 150,
+		.k = KV_F16, .v = KV_F16},
+	{KERNEL_attn_prefill, 6, .n_head = 2, .n_head_kv = 1, .head_dim = 290, .pos = 129,
+		.k = KV_F32, .v = KV_F16, .window = 40, .flags = SMALL | SINKS},
 	{KERNEL_attn_prefill, 1, .n_head = 1, .n_head_kv = 1, .head_dim = 2, .k = KV_F32,
 		.v = KV_F32, .flags = SMALL},
 	{KERNEL_attn_prefill, 7, .n_head = 2, .n_head_kv = 2, .head_dim = 32, .k = KV_F16,

@@ -436,12 +436,13 @@ Test(vk_backend, every_shader_compiles)
 				continue;
 			struct op op = {.kernel = kernel, .weight = weight, .constant = 64};
 			static const char *const variants[] = {
-				NULL, "subgroup", "texels", "shuffle", "long"};
+				NULL, "subgroup", "texels", "shuffle", "long", "wide"};
 			for (size_t i = 0; i < ARRAY_COUNT(variants); i++) {
 				keys[n] = pipeline_key(v, &op);
 				keys[n].variant = variants[i];
-				bool uses = variants[i] &&
-					(i < 3 ? v->info.subgroup_arithmetic : v->shuffle);
+				bool uses = i == 5 ||
+					(variants[i] &&
+						(i < 3 ? v->info.subgroup_arithmetic : v->shuffle));
 				n += !variants[i] ||
 					(uses && spirv_find(kernel, weight, variants[i]));
 			}
