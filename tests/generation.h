@@ -22,7 +22,7 @@ static const char *const austen_prompts[] = {
 };
 
 #define N_PROMPTS   5
-#define N_GENERATED 256
+#define N_GENERATED 160
 #define END_TOKEN   46
 
 /* The demo model with another end token, so that generations end early: the file names 46, a full

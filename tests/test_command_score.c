@@ -1,6 +1,7 @@
 /* `lapilli perplexity` and `lapilli compare` as a user runs them, on the CPU reference, beside values
  * worked out here; and what they are made of. */
 #include <math.h>
+#include <poll.h>
 #include <pty.h>
 #include <signal.h>
 
@@ -87,9 +88,16 @@ static size_t drawn_on(int stream, int from, char *text, size_t n)
 	progress_clear(&p);
 	dup2(saved, STDERR_FILENO);
 	close(saved);
-	ssize_t n_read = read(from, text, n - 1);
-	text[n_read > 0 ? n_read : 0] = '\0';
-	return strlen(text);
+	size_t n_read = 0; /* a terminal hands on what it was given piece by piece */
+	struct pollfd ready = {.fd = from, .events = POLLIN};
+	while (n_read < n - 1 && poll(&ready, 1, 200) > 0 && ready.revents & POLLIN) {
+		ssize_t more = read(from, text + n_read, n - 1 - n_read);
+		if (more <= 0)
+			break;
+		n_read += (size_t)more;
+	}
+	text[n_read] = '\0';
+	return n_read;
 }
 
 Test(figures, bars_are_for_terminals)

@@ -370,6 +370,7 @@ Test(options, command_word)
 	cr_expect_eq(o.command, COMMAND_generate);
 	cr_expect_str_eq(o.model, "x.gguf");
 	cr_expect_str_eq(o.prompt, "hello");
+	options_release(&o);
 }
 
 Test(options, accepted_values)
@@ -380,28 +381,37 @@ Test(options, accepted_values)
 	cr_expect_eq(o.n_predict, -1);
 	cr_expect_eq(o.top_k, -1);
 	cr_expect_eq(o.seed, -1);
+	options_release(&o);
 	cr_assert_eq(parse_line("-s 9007199254740991 -n 2147483647", &o, &err), LAP_OK);
 	cr_expect_eq(o.seed, 9007199254740991);
 	cr_expect_eq(o.n_predict, INT32_MAX);
+	options_release(&o);
 	cr_assert_eq(parse_line("--temp 5e-1 -s 0 --presence-penalty 1.5", &o, &err), LAP_OK);
 	cr_expect_eq(o.temperature, 0.5);
 	cr_expect_eq(o.seed, 0);
 	cr_expect_eq(o.presence_penalty, 1.5);
 	/* an argument that looks like an option is a value where one is due */
+	options_release(&o);
 	cr_assert_eq(parse_line("-p --temp -p=a=b", &o, &err), LAP_OK);
 	cr_expect_str_eq(o.prompt, "a=b");
+	options_release(&o);
 	cr_assert_eq(parse_line("-p -- -f -", &o, &err), LAP_OK);
 	cr_expect_str_eq(o.prompt, "--");
 	cr_expect_str_eq(o.file, "-");
+	options_release(&o);
 	cr_assert_eq(parse_line("-p _ --", &o, &err), LAP_OK);
 	cr_expect_str_eq(o.prompt, "");
+	options_release(&o);
 	cr_assert_eq(parse_line("-p= -n 1 -n 2", &o, &err), LAP_OK);
 	cr_expect_str_eq(o.prompt, "");
 	cr_expect_eq(o.n_predict, 2, "the last counts");
+	options_release(&o);
 	cr_assert_eq(parse_line("--no-display-prompt --display-prompt", &o, &err), LAP_OK);
 	cr_expect(o.display_prompt);
+	options_release(&o);
 	cr_assert_eq(parse_line("--display-prompt --no-display-prompt", &o, &err), LAP_OK);
 	cr_expect(!o.display_prompt);
+	options_release(&o);
 }
 
 static void expect_ids(const char *text, size_t n, const int32_t *ids)

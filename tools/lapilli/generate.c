@@ -118,6 +118,8 @@ static enum lap_status generate(const struct options *o, struct lap_model *model
 				a.prompt = &p->text;
 		}
 		a.progress = progress_start("prompt", "tok");
+		if (!a.progress.terminal) /* no bar that the prompt would stand in the way of */
+			answer_begin(&a);
 		request->o.on_prompt = answer_prompt;
 		status = lap_generate(session, p->ids, p->n, &request->o, answer_take, &a, &g, err);
 	}
