@@ -187,14 +187,24 @@ static bool attends(enum kernel kernel)
 	return kernel == KERNEL_attn_decode || kernel == KERNEL_attn_prefill;
 }
 
-/* Whether a pipeline is built with LP_TEXELS: see shaders/kernels.def. */
+/* Whether a pipeline is built with LP_TEXELS. */
 static bool reads_texels(const struct pipeline_key *key)
 {
-	if (!key->variant)
-		return false;
-	const bool shuffle = strcmp(key->variant, "shuffle") == 0;
-	return strcmp(key->variant, "texels") == 0 || strcmp(key->variant, "long") == 0 ||
-		(shuffle && (attends(key->kernel) || kernel_info(key->kernel)->per_weight));
+	static const struct {
+		enum kernel kernel;
+		const char *variant, *defines;
+	} variants[] = {
+#define KERNEL(name, per_weight, written, all, outputs, rows, args)
+#define VARIANT(kernel, variant, defines) {KERNEL_##kernel, #variant, #defines},
+#include "kernels.def"
+#undef KERNEL
+#undef VARIANT
+	};
+	for (size_t i = 0; key->variant && i < ARRAY_COUNT(variants); i++)
+		if (variants[i].kernel == key->kernel &&
+			strcmp(variants[i].variant, key->variant) == 0)
+			return strstr(variants[i].defines, "LP_TEXELS") != NULL;
+	return false;
 }
 
 struct texels {
