@@ -187,7 +187,7 @@ static const char *built(const char *name)
 Test(command_bench, random_models)
 {
 	const char *model = scratch("random.gguf"), *out = scratch("out");
-	const char *words[] = {"tiny", "Q4_K", model, NULL};
+	const char *words[] = {"small", "Q4_K", model, NULL};
 	cr_assert_eq(run_tool(built("random-model"), words, out), 0);
 	struct result r = run("bench", "-m", model, CPU, "-p", "3", "-n", "2", "-r", "1", "--json");
 	json_t *rows = parse_json(&r);

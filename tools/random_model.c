@@ -18,17 +18,34 @@ static const struct shape {
 	uint32_t n_layer, n_embd, n_head, n_head_kv, n_ff, n_vocab;
 	bool tied; /* the embedding is the output matrix */
 } shapes[] = {
-	{"tiny", 2, 256, 4, 2, 512, 512, true},
+	{"small", 2, 256, 4, 2, 512, 512, true},
+	{"tiny", 6, 288, 6, 6, 768, 32000, true},
 	{"160m", 12, 768, 12, 12, 3072, 32000, false},
+	{"qwen0.5b", 24, 896, 14, 2, 4864, 151936, true},
 	{"llama1b", 16, 2048, 32, 8, 8192, 128256, true},
 	{"llama8b", 32, 4096, 32, 8, 14336, 128256, false},
 };
 
-/* Where the halves of a block are that scale it. */
+/* Where the halves of a block are that scale it, and what rows get that are no whole blocks. */
 static const struct scales {
-	enum weight weight;
-	uint32_t n; /* from its first byte on */
-} formats[] = {{WEIGHT_f16, 1}, {WEIGHT_q8_0, 1}, {WEIGHT_q4_0, 1}, {WEIGHT_q4_k, 2}};
+	enum weight weight, fallback;
+	uint32_t at, n; /* from a byte on */
+} formats[] = {
+	{WEIGHT_f16, WEIGHT_f16, 0, 1},
+	{WEIGHT_q8_0, WEIGHT_f16, 0, 1},
+	{WEIGHT_q4_0, WEIGHT_f16, 0, 1},
+	{WEIGHT_q5_0, WEIGHT_f16, 0, 1},
+	{WEIGHT_q4_k, WEIGHT_q5_0, 0, 2},
+	{WEIGHT_q6_k, WEIGHT_q8_0, 208, 1},
+};
+
+static const struct scales *scales_of(enum weight weight)
+{
+	for (size_t i = 0; i < ARRAY_COUNT(formats); i++)
+		if (formats[i].weight == weight)
+			return &formats[i];
+	return NULL;
+}
 
 struct tensor {
 	char name[48];
@@ -48,12 +65,13 @@ static void add(struct model *m, int layer, const char *name, enum weight weight
 {
 	struct tensor *t = &m->tensors[m->n++];
 	uint64_t row_bytes = 0;
+	if (!weight_row_bytes(weight, n_cols, &row_bytes))
+		weight_row_bytes(weight = scales_of(weight)->fallback, n_cols, &row_bytes);
 	*t = (struct tensor){.weight = weight, .n_cols = n_cols, .n_rows = n_rows};
 	if (layer >= 0)
 		snprintf(t->name, sizeof t->name, "blk.%d.%s.weight", layer, name);
 	else
 		snprintf(t->name, sizeof t->name, "%s.weight", name);
-	weight_row_bytes(weight, n_cols, &row_bytes);
 	t->n_bytes = row_bytes * (n_rows ? n_rows : 1);
 }
 
@@ -175,21 +193,19 @@ static size_t make_piece(enum weight weight, uint8_t *piece)
 {
 	const struct weight_format *f = weight_format(weight);
 	const size_t n_bytes = PIECE_BYTES / f->block_bytes * f->block_bytes;
+	const struct scales *scales = scales_of(weight);
 	uint64_t state = 1;
-	uint32_t n_scales = 0;
-	for (size_t i = 0; i < ARRAY_COUNT(formats); i++)
-		n_scales = formats[i].weight == weight ? formats[i].n : n_scales;
 	if (weight == WEIGHT_f32) /* of norms */
 		for (size_t i = 0; i < n_bytes; i += 4)
 			memcpy(piece + i, &(float){1}, 4);
 	for (size_t i = 0; i < n_bytes && weight != WEIGHT_f32; i++)
 		piece[i] = (uint8_t)random_u32(&state);
-	for (size_t at = 0; at < n_bytes; at += f->block_bytes)
-		for (uint32_t i = 0; i < n_scales; i++) {
+	for (size_t at = 0; at < n_bytes && scales; at += f->block_bytes)
+		for (uint32_t i = 0; i < scales->n; i++) {
 			/* 2^-11 to 2^-9, and of weights themselves either sign */
 			uint16_t half = (uint16_t)((0x1000 + random_u32(&state) % 0x800) |
 				(weight == WEIGHT_f16 ? random_u32(&state) & 0x8000u : 0));
-			memcpy(piece + at + 2 * i, &half, sizeof half);
+			memcpy(piece + at + scales->at + 2 * i, &half, sizeof half);
 		}
 	return n_bytes;
 }
@@ -241,7 +257,8 @@ int main(int argc, char **argv)
 	enum weight weight;
 	if (argc != 4 || !find(argv[1], argv[2], &m, &weight)) {
 		fprintf(stderr,
-			"usage: random-model tiny|160m|llama1b|llama8b F16|Q8_0|Q4_0|Q4_K FILE\n");
+			"usage: random-model small|tiny|160m|qwen0.5b|llama1b|llama8b "
+			"F16|Q8_0|Q4_0|Q5_0|Q4_K|Q6_K FILE\n");
 		return LAP_USAGE;
 	}
 	add_all(&m, weight);
