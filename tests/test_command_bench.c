@@ -159,6 +159,12 @@ Test(command_bench, profile)
 	cr_expect_float_eq(share[1], 100, 1e-3);
 	json_decref(rows);
 	release(&r);
+	r = run(BENCH, "--profile", "-p", "8", "-n", "0");
+	const char *verdict = strstr(r.out, "pp8: a prefill step of 8 rows takes ");
+	cr_expect(verdict && verdict < strstr(r.out, "| test | kernel |"), "%s", r.out);
+	cr_expect(strstr(r.out, "% of it ") && strstr(r.out, "\nnext: lapilli bench --kernel"),
+		"%s", r.out);
+	release(&r);
 }
 
 /* A program of the build or a script of the tree; returns its exit status. */

@@ -16,7 +16,7 @@ static const char title[] =
 
 struct bench_table bench_profile_begin(const struct options *o)
 {
-	return bench_table_begin(o, title, false);
+	return bench_table_begin(o, title, true);
 }
 
 static enum lap_status print_row(struct bench_table *table, const char *test, double all,
@@ -46,8 +46,23 @@ static enum lap_status print_row(struct bench_table *table, const char *test, do
 	return status;
 }
 
+/* Rows are sorted, the longest first. */
+static bool write_verdict(const struct profile_test *t, enum role role, uint32_t n_rows,
+	const struct profile *p, double all, struct text *verdict)
+{
+	const struct profile_row *most = p->rows;
+	return text_printf(verdict, "%s%s: a %s step of %u row%s takes %.1f ms",
+		       verdict->n ? "; " : "", t->name, role == ROLE_DECODE ? "decode" : "prefill",
+		       (unsigned)n_rows, n_rows == 1 ? "" : "s", 1e3 * p->seconds) &&
+		(all > 0 ? text_printf(verdict, ", %.0f %% of it %s (%s)",
+				   100 * most->seconds / all, most->part,
+				   kernel_info(most->kernel)->name)
+			 : text_printf(verdict, ", and the device takes no times of ops"));
+}
+
 enum lap_status bench_profile(struct bench_table *table, struct lap_model *model,
-	const struct options *o, const struct profile_test *t, struct lap_error *err)
+	const struct options *o, const struct profile_test *t, struct text *verdict,
+	struct lap_error *err)
 {
 	struct lap_session_options so = source_session(o);
 	struct lap_session *s = NULL;
@@ -65,11 +80,8 @@ enum lap_status bench_profile(struct bench_table *table, struct lap_model *model
 	double all = 0;
 	for (uint32_t i = 0; i < p.n; i++)
 		all += p.rows[i].seconds;
-	if (!status)
-		say("%s: a %s step of %u row%s, %.3f ms, %.3f ms of it in ops%s", t->name,
-			role == ROLE_DECODE ? "decode" : "prefill", (unsigned)n_rows,
-			n_rows == 1 ? "" : "s", 1e3 * p.seconds, 1e3 * all,
-			all > 0 ? "" : ": the device takes no times of ops");
+	if (!status && !write_verdict(t, role, n_rows, &p, all, verdict))
+		status = fail_memory(err, "the verdict", verdict->n);
 	for (uint32_t i = 0; i < p.n && !status; i++)
 		status = print_row(table, t->name, all, &p.rows[i], err);
 	profile_free(&p);

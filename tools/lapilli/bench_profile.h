@@ -12,7 +12,9 @@ struct profile_test {
 
 struct bench_table bench_profile_begin(const struct options *o);
 
+/* Adds what the test showed to the verdict. */
 enum lap_status bench_profile(struct bench_table *table, struct lap_model *model,
-	const struct options *o, const struct profile_test *test, struct lap_error *err);
+	const struct options *o, const struct profile_test *test, struct text *verdict,
+	struct lap_error *err);
 
 #endif

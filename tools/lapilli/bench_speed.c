@@ -65,6 +65,7 @@ struct bench {
 	struct progress progress;
 	uint32_t n_runs, n_done;             /* of all tests, the first of each included */
 	struct text prompt_speed, gen_speed; /* of the first test of each, in words */
+	struct text profiled;                /* of every test, with --profile */
 };
 
 /* ---- options --------------------------------------------------------------------------------- */
@@ -380,12 +381,15 @@ static bool keep_speed(struct bench *b)
 static bool write_verdict(const struct bench *b, struct text *text)
 {
 	const struct lap_model_info *m = lap_model_info(b->model);
-	const bool both = b->prompt_speed.n && b->gen_speed.n;
-	return text_printf(text, "%s on %s: %s%s%s", model_name(m), m->device_name,
-		b->prompt_speed.n ? b->prompt_speed.data : "", both ? ", " : "",
-		b->gen_speed.n              ? b->gen_speed.data
-			: b->prompt_speed.n ? ""
-					    : "as below");
+	const struct text *parts[] = {&b->profiled, &b->prompt_speed, &b->gen_speed};
+	const char *before = " ";
+	bool fits = text_printf(text, "%s on %s:", model_name(m), m->device_name);
+	for (size_t i = 0; i < ARRAY_COUNT(parts); i++)
+		if (parts[i]->n) {
+			fits = fits && text_printf(text, "%s%s", before, parts[i]->data);
+			before = ", ";
+		}
+	return fits && (*before == ',' || text_printf(text, " as below"));
 }
 
 static enum lap_status print_row(struct bench *b, struct lap_error *err)
@@ -421,7 +425,7 @@ static enum lap_status try_one(struct bench *b, struct test t, struct lap_error 
 		return bench_profile(&b->table, b->model, b->o,
 			&(struct profile_test){
 				t.name, t.n_prompt, t.n_gen, t.n_depth, t.n_parallel},
-			err);
+			&b->profiled, err);
 	enum lap_status status = measure(b, &t, err);
 	return status ? status : print_row(b, err);
 }
@@ -506,14 +510,17 @@ enum lap_status bench_speed(const struct options *o, struct lap_error *err)
 	struct text verdict = {0};
 	if (b->model && !write_verdict(b, &verdict) && !status)
 		status = fail_memory(err, "the verdict", verdict.n);
-	const enum lap_status printed = bench_table_end(&b->table, verdict.data,
-		"next: lapilli bench --profile shows where the time goes, lapilli tune -m FILE "
-		"finds "
-		"how kernels run fastest here",
-		verdict.data && (!status || interrupted()));
+	const char *next = o->profile
+		? "next: lapilli bench --kernel NAME --format F --shape MxNxK measures one kernel "
+		  "alone, lapilli tune -m FILE finds how kernels run fastest here"
+		: "next: lapilli bench --profile shows where the time goes, lapilli tune -m FILE "
+		  "finds how kernels run fastest here";
+	const enum lap_status printed = bench_table_end(
+		&b->table, verdict.data, next, verdict.data && (!status || interrupted()));
 	text_free(&verdict);
 	text_free(&b->prompt_speed);
 	text_free(&b->gen_speed);
+	text_free(&b->profiled);
 	status = status ? status : printed;
 	lap_model_close(b->model);
 	free(b);
