@@ -346,3 +346,26 @@ Test(chat_terminal, a_model_alone)
 	expect(&t, "lapilli generate -m FILE -p TEXT");
 	expect_end(&t, 1);
 }
+
+/* A bar while a long prompt is computed, which ^C takes away. */
+Test(chat_terminal, a_long_prompt)
+{
+	struct terminal t;
+	struct text words = {0};
+	for (int i = 0; i < 300; i++)
+		text_printf(&words, "it is a truth universally ");
+	const char *file = write_scratch("long", words.data, words.n);
+	start_at(&t,
+		(const char *const[]){
+			program(), "generate", CPU, "-b", "32", "-c", "4096", "-f", file, NULL});
+	expect(&t, "prompt [#");
+	expect(&t, " tok/s, ");
+	expect(&t, " left");
+	type(&t, "\003");
+	expect(&t, "\r\033[K");
+	expect(&t, "no token came of it");
+	expect(&t, "(cancelled)");
+	cr_expect(!strstr(t.seen.data + t.at, "prompt ["), "%s", t.seen.data);
+	expect_end(&t, 130);
+	text_free(&words);
+}

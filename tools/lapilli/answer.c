@@ -182,8 +182,13 @@ void answer_statistics(const struct lap_model_info *m, const struct lap_generati
 	say("lapilli %s: %s (%s, %s) on %s, seed %llu", lap_version(), model_name(m),
 		m->architecture, bytes_text(m->weight_bytes), m->device_name,
 		(unsigned long long)g->seed);
-	say("load %.2f s, prompt %zu tokens at %.1f tok/s, first token after %.0f ms",
-		m->load_seconds, g->n_prompt, prefill_rate(g), 1e3 * g->first_token_seconds);
+	if (g->first_token_seconds > 0)
+		say("load %.2f s, prompt %zu tokens at %.1f tok/s, first token after %.0f ms",
+			m->load_seconds, g->n_prompt, prefill_rate(g),
+			1e3 * g->first_token_seconds);
+	else
+		say("load %.2f s, prompt %zu tokens, no token came of it", m->load_seconds,
+			g->n_prompt);
 	say("generated %zu tokens at %.1f tok/s, %.2f GB/s, %s on the device (%s)", g->n_generated,
 		decode_rate(g), bandwidth(g), bytes_text(g->device_bytes), finish_name(g->finish));
 	if (g->n_shifts)
