@@ -428,11 +428,6 @@ void plan_kv_shift(struct plan *p, const struct kv_layer *kv, const struct kv_sh
 
 /* ---- recurrent layers ---- */
 
-static bool is_gate(uint32_t offset, const struct conv *c, struct rows x)
-{
-	return offset == CONV_NONE || (offset % 4 == 0 && offset + c->n_channels <= x.n);
-}
-
 uint64_t conv_block_bytes(uint32_t n_channels, uint32_t n_taps)
 {
 	return CONV_WORDS((uint64_t)n_channels, n_taps) * sizeof(float);
@@ -445,7 +440,10 @@ void plan_conv(struct plan *p, struct rows out, struct rows x, const struct weig
 	assert(w->weight == WEIGHT_f32 && w->n_cols == c->n_taps && w->n_rows == c->n_channels);
 	assert(out.n == c->n_channels && w->n_chunks == 1);
 	assert(c->x % 4 == 0 && c->x + c->n_channels <= x.n);
-	assert(is_gate(c->gate_in, c, x) && is_gate(c->gate_out, c, x));
+	assert(c->gate_in == CONV_NONE ||
+		(c->gate_in % 4 == 0 && c->gate_in + c->n_channels <= x.n));
+	assert(c->gate_out == CONV_NONE ||
+		(c->gate_out % 4 == 0 && c->gate_out + c->n_channels <= x.n));
 	plan_append(p,
 		(struct op){
 			.kernel = KERNEL_conv,
