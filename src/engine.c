@@ -440,7 +440,7 @@ static enum lap_status fill_info(struct lap_model *m, const char *path, struct l
 	info->name = string_of_key(m, "general.name");
 	info->architecture = string_of_key(m, "general.architecture");
 	info->chat_template = string_of_key(m, "tokenizer.chat_template");
-	info->tokenizer = string_of_key(m, "tokenizer.ggml.model");
+	info->tokenizer = m->tokenizer ? string_of_key(m, "tokenizer.ggml.model") : NULL;
 	info->pre_tokenizer = string_of_key(m, "tokenizer.ggml.pre");
 	info->gguf_version = g->version;
 	info->n_files = m->split.n_files;
@@ -530,7 +530,7 @@ static enum lap_status open_parts(struct lap_model *m, const char *path, const v
 	m->gguf = m->split.gguf;
 	if (!status && options->n_overrides)
 		status = gguf_override(m->gguf, options->overrides, options->n_overrides, err);
-	if (!status && gguf_find(m->gguf, "tokenizer.ggml.model"))
+	if (!status && tokenizer_in(m->gguf))
 		status = tokenizer_create(m->gguf, &m->tokenizer, err);
 	if (!status && !options->vocab_only)
 		status = model_create(m->gguf, &m->model, err);
@@ -629,9 +629,8 @@ enum lap_status engine_tokenizer(
 	enum lap_status status = model_check_kind(m->gguf, err);
 	return status ? status
 		      : fail(err, LAP_BAD_MODEL,
-				"%s has no tokenizer: tokenizer.ggml.model is missing, expected "
-				"\"llama\", "
-				"\"gpt2\" or \"bert\"",
+				"%s has no tokenizer: tokenizer.ggml.model is missing or "
+				"\"none\", expected \"llama\", \"gpt2\" or \"bert\"",
 				m->info.path);
 }
 

@@ -158,6 +158,18 @@ static enum lap_status pre_load(struct tokenizer *t, const struct gguf *g, struc
 	return LAP_OK;
 }
 
+bool tokenizer_in(const struct gguf *g)
+{
+	static const char *const absent[] = {"none", "no_vocab"};
+	struct gguf_string name = {0};
+	bool in = gguf_find(g, "tokenizer.ggml.model");
+	if (!in || gguf_string(g, "tokenizer.ggml.model", &name, NULL))
+		return in;
+	for (size_t i = 0; i < ARRAY_COUNT(absent); i++)
+		in = in && (strlen(absent[i]) != name.n || memcmp(absent[i], name.data, name.n));
+	return in;
+}
+
 static enum lap_status model_load(struct tokenizer *t, const struct gguf *g,
 	enum vocabulary_family *family, struct lap_error *err)
 {

@@ -12,6 +12,9 @@
 
 struct tokenizer; /* immutable once created; may be shared between threads */
 
+/* False for a file without a vocabulary: it names no tokenizer, or "none" or "no_vocab". */
+bool tokenizer_in(const struct gguf *gguf);
+
 /* Everything is checked here: lengths of the arrays against each other, ids against n_vocab, the
  * pre-tokenizer's name against the list (LAP_BAD_MODEL).  What is needed of the GGUF is copied. */
 enum lap_status tokenizer_create(

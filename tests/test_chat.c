@@ -165,10 +165,12 @@ Test(chat, no_bos_where_the_model_wants_none)
 	lap_free(ids);
 }
 
-Test(chat, no_tokenizer)
+static void expect_no_tokenizer(const char *name)
 {
 	struct builder b = {0};
 	builder_string(&b, "general.architecture", "llama");
+	if (name)
+		builder_string(&b, "tokenizer.ggml.model", name);
 	file = builder_file(&b);
 	builder_free(&b);
 	const struct lap_model_options options = {.vocab_only = true};
@@ -177,7 +179,18 @@ Test(chat, no_tokenizer)
 	struct lap_error err = {0};
 	cr_assert_eq(lap_model_open_memory(file.data, file.n, "bare", &options, &model, &err),
 		LAP_OK, "%s", err.text);
+	cr_expect_null(lap_model_info(model)->tokenizer);
 	cr_expect_eq(lap_chat_tokenize(model, "a", 1, &ids, &n, &err), LAP_BAD_MODEL);
 	cr_expect(strstr(err.text, "bare has no tokenizer"), "%s", err.text);
 	cr_expect(!ids && n == 0);
+}
+
+Test(chat, no_tokenizer)
+{
+	expect_no_tokenizer(NULL);
+}
+
+Test(chat, tokenizer_none)
+{
+	expect_no_tokenizer("none");
 }

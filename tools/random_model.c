@@ -158,9 +158,10 @@ static void put_head(const struct model *m, const char *format, struct text *hea
 	text_append(head, "GGUF", 4);
 	put_u32(head, 3);
 	put_u64(head, m->n);
-	put_u64(head, ARRAY_COUNT(numbers) + 4);
+	put_u64(head, ARRAY_COUNT(numbers) + 5);
 	put_text(head, "general.architecture", "llama");
 	put_text(head, "general.name", name);
+	put_text(head, "tokenizer.ggml.model", "none");
 	for (size_t i = 0; i < ARRAY_COUNT(numbers); i++)
 		put_key(head, numbers[i].key, GGUF_U32, numbers[i].value);
 	put_float(head, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
