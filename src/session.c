@@ -24,6 +24,12 @@ static enum lap_status create_buffer(
 	struct lap_session *s = user;
 	struct backend *b = s->m->backend;
 	struct buffer *buffer;
+	if (need->n_bytes > b->max_buffer_bytes && need->kind == NEED_STATE)
+		return fail(err, LAP_USAGE,
+			"%s for %u sequences takes %llu bytes; %s can bind %llu at once: fewer "
+			"sequences are needed (-np)",
+			need->label, (unsigned)s->n_seq, (unsigned long long)need->n_bytes, b->name,
+			(unsigned long long)b->max_buffer_bytes);
 	if (need->n_bytes > b->max_buffer_bytes)
 		return fail(err, LAP_USAGE,
 			"%s for a context of %u tokens takes %llu bytes; %s can bind %llu at once: "

@@ -432,6 +432,18 @@ enum lap_status lap_session_memory(struct lap_model *m, const struct lap_session
 	return status;
 }
 
+/* The most sequences, fewer than asked for, that fit with all else as it was asked for; 0: none do. */
+static uint32_t sequences_that_fit(struct lap_model *m, struct lap_session_options o)
+{
+	struct lap_memory_plan plan;
+	while (o.n_seq > 1) {
+		o.n_seq--;
+		if (!measure(m, &o, &plan, NULL) && plan.fits)
+			return o.n_seq;
+	}
+	return 0;
+}
+
 const char *session_advice(struct lap_model *m, const struct lap_session_options *options,
 	char out[SESSION_ADVICE_BYTES])
 {
@@ -454,7 +466,12 @@ const char *session_advice(struct lap_model *m, const struct lap_session_options
 			i ? types[i - 1].text : "");
 		n += more > 0 ? (size_t)more : 0;
 	}
-	if (n == 0)
-		snprintf(out, SESSION_ADVICE_BYTES, "no context fits");
+	if (n)
+		return out;
+	/* States of recurrent layers are as large whatever the context. */
+	const uint32_t n_seq = sequences_that_fit(m, *options);
+	snprintf(out, SESSION_ADVICE_BYTES,
+		n_seq ? "what fits: %u at a time (-np %u)" : "no context fits", (unsigned)n_seq,
+		(unsigned)n_seq);
 	return out;
 }

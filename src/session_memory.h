@@ -34,7 +34,8 @@ uint32_t model_window(const struct model *m);
 /* Whether layers have a state that each position changes. */
 bool model_is_recurrent(const struct model *m);
 
-/* Which -c and -ctk/-ctv would fit where these options do not, for messages.  Returns out. */
+/* Which -c and -ctk/-ctv would fit where these options do not, or how many sequences, for messages.  Returns
+ * out. */
 #define SESSION_ADVICE_BYTES 256
 const char *session_advice(struct lap_model *m, const struct lap_session_options *options,
 	char out[SESSION_ADVICE_BYTES]);

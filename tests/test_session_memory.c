@@ -175,6 +175,27 @@ Test(session_memory, recurrent_layers_keep_their_state)
 	lap_model_close(m);
 }
 
+/* They are bound whole: too many sequences are said to be too many, whatever the context. */
+Test(session_memory, states_of_too_many_sequences)
+{
+	SKIP_WITHOUT("golden/qwen35-plain.gguf");
+	struct lap_model *m = open_model(shared_path("golden/qwen35-plain.gguf"), "cpu");
+	struct lap_session_options o = {.n_ctx = 64, .n_batch = 16, .n_seq = 8};
+	struct lap_session *s;
+	struct lap_error err = {0};
+	m->backend->max_buffer_bytes =
+		3 * STATE_HELD * (4 * 32 * 32 + 16 * (2 * 32 + 4 * 32 + 4)) * sizeof(float);
+	cr_expect_eq(lap_session_create(m, &o, &s, &err), LAP_USAGE);
+	cr_expect(strstr(err.text, "state of a layer for 8 sequences") &&
+			strstr(err.text, "fewer sequences are needed") &&
+			strstr(err.text, "what fits: 3 at a time (-np 3)"),
+		"%s", err.text);
+	o.n_seq = 3;
+	s = open_session(m, &o);
+	lap_session_destroy(s);
+	lap_model_close(m);
+}
+
 /* Windows bound the cache: a token more takes nothing in their layers. */
 Test(session_memory, window_layers_keep_their_window)
 {
