@@ -1,4 +1,4 @@
-/* A compiled grammar: what grammar_parse.c writes and grammar.c runs.
+/* A compiled grammar: what grammar_parse.c writes, grammar_analyse.c completes and grammar.c runs.
  *
  * Bytes are read by SET; rules are called and return, with the frames that grammar.c keeps. */
 #ifndef LAPILLI_GRAMMAR_CODE_H
@@ -46,5 +46,16 @@ static inline bool byte_set_has(const struct byte_set *set, unsigned byte)
 {
 	return set->bits[byte / 32] >> (byte % 32) & 1;
 }
+
+enum code_fault {
+	CODE_FINE,
+	CODE_NO_MEMORY,
+	CODE_ENDLESS,        /* root matches no text */
+	CODE_LEFT_RECURSIVE, /* a rule calls itself before it has read a byte */
+};
+
+/* From code, sets and start all that follows them in *g.  CODE_LEFT_RECURSIVE: *recursive is a rule of the circle,
+ * and rank[] names a caller of each. */
+enum code_fault code_analyse(struct grammar *g, uint32_t *recursive);
 
 #endif
