@@ -184,6 +184,8 @@ Test(options, every_spelling_of_every_row)
 					bare);
 				if (form & 1 && !bare[1])
 					continue; /* one letter takes one dash */
+				if (form & 2 && !strchr(bare, '-'))
+					continue;
 				for (char *c = spelled + 2; form & 2 && *c; c++)
 					*c = *c == '-' ? '_' : *c;
 				for (unsigned c = 0; c < N_COMMANDS; c++) {

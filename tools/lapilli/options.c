@@ -1,6 +1,7 @@
 /* Parser and help page made from options.def: see options.h. */
 #include "options.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <float.h>
 #include <limits.h>
@@ -88,9 +89,10 @@ static bool next_name(const char **cursor, struct name *name)
 	name->n_shown = strcspn(*cursor, " ");
 	*cursor += name->n_shown;
 	const char *more = *cursor + strspn(*cursor, " ");
-	size_t dashes = strspn(name->shown, "-");
-	snprintf(name->bare, sizeof name->bare, "%.*s", (int)(name->n_shown - dashes),
-		name->shown + dashes);
+	const size_t dashes = strspn(name->shown, "-"), n_bare = name->n_shown - dashes;
+	assert(n_bare < sizeof name->bare);
+	memcpy(name->bare, name->shown + dashes, n_bare);
+	name->bare[n_bare] = '\0';
 	if (*more == '|')
 		*cursor = more;
 	return name->n_shown > 0;
