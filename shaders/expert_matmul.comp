@@ -1,6 +1,7 @@
 /* expert_matmul: out[slot] = weights of the slot's expert x[slot or its row] (+ bias), for the slots of a
- * tile.  A workgroup returns at once when its tile is empty or the expert is in another chunk. */
-layout(local_size_x = 32) in;
+ * tile, or, where TILE_ROWS are those of several, of a run of tiles of one expert, up to the next multiple
+ * of their number.  A workgroup returns at once when its tile is empty or in the middle of a run, or the
+ * expert is in another chunk. */
 layout(push_constant) uniform push { expert_args args; };
 layout(std430, set = 0, binding = 0) writeonly buffer out_buffer { float result[]; };
 layout(std430, set = 0, binding = 3) readonly buffer bias_buffer { float bias[]; };
@@ -8,9 +9,12 @@ layout(std430, set = 0, binding = 4) readonly buffer tiles_buffer { uint tiles[]
 
 uint expert = tiles[3 * gl_WorkGroupID.z];
 uint first_slot = 3 * args.n_tiles + tiles[3 * gl_WorkGroupID.z + 1];
-uint n_slots = tiles[3 * gl_WorkGroupID.z + 2];
 
+#ifdef LP_SHARED
+#define TILE_ROWS RUN_ROWS
+#else
 #define TILE_ROWS EXPERT_TILE
+#endif
 #include "matmul.glsl"
 
 uint slot_of(uint t)
@@ -31,8 +35,22 @@ void store(uint out_row, uint t, float sum)
 	result[slot_of(t) * args.stride_out + out_row] = sum;
 }
 
+/* Slots of the run that begins with this workgroup's tile; 0: none does. */
+uint run_slots()
+{
+	const uint n_tiles = TILE_ROWS / EXPERT_TILE;
+	uint tile = gl_WorkGroupID.z, end = min((tile / n_tiles + 1) * n_tiles, args.n_tiles);
+	if (tile % n_tiles != 0 && tiles[3 * (tile - 1)] == expert)
+		return 0;
+	uint n = tiles[3 * tile + 2];
+	for (tile++; tile < end && tiles[3 * tile] == expert; tile++)
+		n += tiles[3 * tile + 2];
+	return n;
+}
+
 void main()
 {
+	uint n_slots = run_slots();
 	if (n_slots == 0 || expert < args.first_expert ||
 		expert - args.first_expert >= args.n_experts)
 		return;

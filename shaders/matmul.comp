@@ -1,11 +1,12 @@
 /* matmul: out[row] = epilogue(weights x[row]), see args.h, for TILE_ROWS rows of the step per workgroup. */
-layout(local_size_x = 32) in;
 layout(push_constant) uniform push { matmul_args args; };
 layout(std430, set = 0, binding = 0) writeonly buffer out_buffer { float result[]; };
 layout(std430, set = 0, binding = 3) readonly buffer bias_buffer { float bias[]; };
 layout(std430, set = 0, binding = 4) readonly buffer residual_buffer { float residual[]; };
 
+#ifndef LP_SHARED
 #define TILE_ROWS 16 /* rows/group in kernels.def */
+#endif
 #define FIRST_ROW (gl_WorkGroupID.z * TILE_ROWS)
 
 #include "matmul.glsl"

@@ -4,17 +4,25 @@
  * of each for all rows of x.  An element's sum runs over its weights in order, whatever the step, the chunk
  * and the tile.
  *
+ * With LP_SHARED, for GPUs, matmul_shared.glsl is the body.
+ *
  * The includer defines TILE_ROWS (rows/group in kernels.def), declares args (n_out, n_in, row_bytes),
  * and defines x_begin and store. */
-#define MAX_TILE_ROWS TILE_ROWS
 #include "product.glsl"
-#include "tile.glsl"
 
 /* Where row t of the tile begins in x, in vec4s. */
 uint x_begin(uint t);
 
 /* Takes each output and each row t of the tile. */
 void store(uint out_row, uint t, float sum);
+
+#ifdef LP_SHARED
+#include "matmul_shared.glsl"
+#else
+layout(local_size_x = 32) in;
+
+#define MAX_TILE_ROWS TILE_ROWS
+#include "tile.glsl"
 
 uint lane = gl_LocalInvocationID.x;
 
@@ -69,3 +77,4 @@ void matmul(uint first_row, uint n_rows)
 		tile_store(t, first, end, n_rows);
 	}
 }
+#endif

@@ -57,7 +57,8 @@ struct backend_ops {
 	enum lap_status (*times)(struct backend *b, struct runnable *runnable, double *seconds,
 		struct lap_error *err);
 
-	/* The values of its kernel's knobs that the op would run with; NULL: kernels have none here. */
+	/* The values of its kernel's knobs that the op would run with, 0 for those that its build has not; NULL:
+	 * kernels have none here. */
 	void (*knobs)(struct backend *b, const struct op *op, uint32_t values[MAX_KNOBS]);
 	/* The same without what was measured. */
 	void (*knobs_untuned)(struct backend *b, const struct op *op, uint32_t values[MAX_KNOBS]);
@@ -87,8 +88,8 @@ struct vk_options {
 	bool validation;
 	/* For tests: baseline kernels where the device could do more, weights read as on devices that
 	 * nothing is known of; device memory out of the host's
-	 * reach, as on most discrete GPUs. */
-	bool no_subgroup, no_texels, no_mapping;
+	 * reach, as on most discrete GPUs; products as on GPUs. */
+	bool no_subgroup, no_texels, no_mapping, shared;
 	struct log log;
 };
 

@@ -378,7 +378,7 @@ static const struct check_case cases[] = {
 	{KERNEL_expert_matvec, 1, 48, 64, .n_expert = 128, .n_used = 8},
 
 	{KERNEL_expert_matmul, 1, 1, 1, .n_expert = 1, .n_used = 1, .flags = SMALL},
-	{KERNEL_expert_matmul, 9, 33, 64, .n_expert = 1, .n_used = 1},
+	{KERNEL_expert_matmul, 9, 33, 64, .n_expert = 1, .n_used = 1, .flags = SMALL},
 	{KERNEL_expert_matmul, 7, 31, 33, .n_expert = 4, .n_used = 2, .flags = SMALL | BIAS},
 	{KERNEL_expert_matmul, 33, 70, 31, .n_expert = 6, .n_used = 3, .chunk = 2,
 		.flags = X_PER_SLOT},

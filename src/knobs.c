@@ -5,8 +5,8 @@
 #include <string.h>
 
 static const struct knob knobs[] = {
-#define KNOB(kernel, name, id, usual, shared, ...) \
-	{KERNEL_##kernel, #name, id, usual, shared, {__VA_ARGS__}},
+#define KNOB(kernel, build, name, id, usual, shared, ...) \
+	{KERNEL_##kernel, #build, #name, id, usual, shared, {__VA_ARGS__}},
 #include "knobs.def"
 #undef KNOB
 };
@@ -69,8 +69,13 @@ bool knobs_print(enum kernel kernel, const uint32_t *values, struct text *text)
 {
 	uint32_t n;
 	const struct knob *list = kernel_knobs(kernel, &n);
+	const char *before = "";
 	bool ok = true;
-	for (uint32_t i = 0; i < n && ok; i++)
-		ok = text_printf(text, "%s%s=%u", i ? " " : "", list[i].name, (unsigned)values[i]);
+	for (uint32_t i = 0; i < n && ok; i++) {
+		if (values[i] == 0)
+			continue;
+		ok = text_printf(text, "%s%s=%u", before, list[i].name, (unsigned)values[i]);
+		before = " ";
+	}
 	return ok;
 }

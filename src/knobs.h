@@ -10,6 +10,7 @@
 
 struct knob {
 	enum kernel kernel;
+	const char *build; /* those that have it: see knobs.def */
 	const char *name;
 	uint32_t id; /* of the specialization constant; 0: outputs of a workgroup */
 	uint32_t usual, shared_bytes;
@@ -28,7 +29,7 @@ bool knobs_fit(enum kernel kernel, const uint32_t *values, uint32_t max_lanes, u
  * the last one. */
 bool knobs_next(enum kernel kernel, uint32_t values[MAX_KNOBS]);
 
-/* "LANES=64 OUTPUTS=1", appended.  False: out of memory. */
+/* "LANES=64 OUTPUTS=1", without those that are 0, appended.  False: out of memory. */
 bool knobs_print(enum kernel kernel, const uint32_t *values, struct text *text);
 
 #endif

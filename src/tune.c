@@ -49,7 +49,7 @@ static int by_bytes(const void *a, const void *b)
 	return (x->bytes < y->bytes) - (x->bytes > y->bytes);
 }
 
-/* All classes of the plan whose kernels have knobs, in *groups (each freed by free_groups). */
+/* All classes of the plan whose kernels have knobs here, in *groups (each freed by free_groups). */
 static enum lap_status collect(const struct tuner *t, struct group ***groups, uint32_t *n_groups)
 {
 	struct step_header step;
@@ -62,9 +62,9 @@ static enum lap_status collect(const struct tuner *t, struct group ***groups, ui
 	for (uint32_t i = 0; i < t->plan->n_ops && !status; i++) {
 		const struct op *op = &t->plan->ops[i];
 		const struct op_class of = op_class(op);
-		uint32_t n_knobs, g = 0;
-		kernel_knobs(op->kernel, &n_knobs);
-		if (!n_knobs)
+		uint32_t values[MAX_KNOBS], g = 0;
+		t->b->ops->knobs_untuned(t->b, op, values);
+		if (!values[0]) /* all are of other builds */
 			continue;
 		while (g < *n_groups && !op_class_same(&(*groups)[g]->of, &of))
 			g++;

@@ -88,18 +88,28 @@ void tuning_clear(struct tuning *t)
 
 /* ---- features -------------------------------------------------------------------------------- */
 
-static const char *const feature_names[N_FEATURES] = {"subgroup", "texels", "shuffle", "long"};
+/* Each needs those before it, back to the first of its family. */
+static const struct {
+	const char *name;
+	enum feature first;
+} features[N_FEATURES] = {
+	[FEATURE_SUBGROUP] = {"subgroup", FEATURE_SUBGROUP},
+	[FEATURE_TEXELS] = {"texels", FEATURE_SUBGROUP},
+	[FEATURE_SHUFFLE] = {"shuffle", FEATURE_SUBGROUP},
+	[FEATURE_LONG] = {"long", FEATURE_SUBGROUP},
+	[FEATURE_SHARED] = {"shared", FEATURE_SHARED},
+};
 
 const char *feature_name(enum feature f)
 {
-	return feature_names[f];
+	return features[f].name;
 }
 
 bool tuning_is_off(struct tuning *t, enum feature f)
 {
 	bool off = false;
 	pthread_mutex_lock(&t->lock);
-	for (uint32_t i = 0; i <= f; i++)
+	for (uint32_t i = features[f].first; i <= f; i++)
 		off |= t->off[i];
 	pthread_mutex_unlock(&t->lock);
 	return off;
@@ -121,7 +131,7 @@ void tuning_list_off(struct tuning *t, char *list, size_t n_bytes)
 	for (uint32_t f = 0; f < N_FEATURES; f++)
 		if (t->off[f] && n < n_bytes)
 			n += (size_t)snprintf(
-				list + n, n_bytes - n, "%s%s", n ? " " : "", feature_names[f]);
+				list + n, n_bytes - n, "%s%s", n ? " " : "", features[f].name);
 	pthread_mutex_unlock(&t->lock);
 }
 
@@ -219,7 +229,7 @@ bool tuning_print(struct tuning *t, const char *key, struct text *text)
 		ok = text_printf(text, "memory: %.3f GB/s\n", 1e-9 * t->bytes_per_second);
 	for (uint32_t f = 0; f < N_FEATURES && ok; f++)
 		if (t->off[f])
-			ok = text_printf(text, "off: %s # %s\n", feature_names[f], t->why[f]);
+			ok = text_printf(text, "off: %s # %s\n", features[f].name, t->why[f]);
 	pthread_mutex_unlock(&t->lock);
 	return ok;
 }
@@ -311,8 +321,8 @@ static bool parse_memory(const char *line, double *bytes_per_second)
 static bool parse_off(const char *line, enum feature *feature, const char **why)
 {
 	for (uint32_t f = 0; f < N_FEATURES; f++) {
-		const size_t n = strlen(feature_names[f]);
-		if (strncmp(line, "off: ", 5) == 0 && strncmp(line + 5, feature_names[f], n) == 0 &&
+		const size_t n = strlen(features[f].name);
+		if (strncmp(line, "off: ", 5) == 0 && strncmp(line + 5, features[f].name, n) == 0 &&
 			strncmp(line + 5 + n, " # ", 3) == 0) {
 			*feature = (enum feature)f;
 			*why = line + 5 + n + 3;

@@ -31,9 +31,15 @@ struct tuned {
 	char reason[160]; /* "" unless broken */
 };
 
-/* Builds of kernels that a device can do without, called as in the VARIANT rows of shaders/kernels.def. Those
- * behind one need all before it. */
-enum feature { FEATURE_SUBGROUP, FEATURE_TEXELS, FEATURE_SHUFFLE, FEATURE_LONG, N_FEATURES };
+/* Builds of kernels that a device can do without, called as in the VARIANT rows of shaders/kernels.def. */
+enum feature {
+	FEATURE_SUBGROUP,
+	FEATURE_TEXELS,  /* needs subgroup */
+	FEATURE_SHUFFLE, /* needs texels */
+	FEATURE_LONG,    /* needs shuffle */
+	FEATURE_SHARED,
+	N_FEATURES
+};
 
 const char *feature_name(enum feature f);
 

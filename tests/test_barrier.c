@@ -183,7 +183,8 @@ static struct pipeline_key keys[MAX_SIZES + 1];
 static void keys_init(void)
 {
 	for (size_t i = 0; i < ARRAY_COUNT(keys); i++)
-		keys[i] = (struct pipeline_key){.kernel = KERNEL_glu, .outputs_per_group = 1};
+		keys[i] = (struct pipeline_key){
+			.kernel = KERNEL_glu, .outputs_per_group = 1, .rows_per_group = 1};
 }
 
 TestSuite(sizes, .init = keys_init);
@@ -207,6 +208,8 @@ Test(sizes, equal_ones_are_one_entry)
 	struct dispatch_size entries[MAX_SIZES];
 	uint32_t entry[ARRAY_COUNT(ops)];
 	struct lap_error err = {0};
+	for (size_t i = 0; i < ARRAY_COUNT(ops); i++)
+		keys[i].rows_per_group = kernel_info(ops[i].kernel)->rows_per_group;
 	cr_assert_eq(sizes_collect(&plan, keys, entries, entry, &err), LAP_OK, "%s", err.text);
 	static const uint32_t expected[] = {0, 1, 0, 2, 3, 4, 5};
 	cr_assert_eq(memcmp(entry, expected, sizeof expected), 0);

@@ -105,6 +105,7 @@ Test(tuning, text)
 	cr_expect_float_eq(found.usual_seconds, 25e-6, 1e-9);
 	cr_expect(!tuning_is_off(&back, FEATURE_SUBGROUP) && tuning_is_off(&back, FEATURE_TEXELS));
 	cr_expect(tuning_is_off(&back, FEATURE_LONG), "it needs texels");
+	cr_expect(!tuning_is_off(&back, FEATURE_SHARED));
 	tuning_forget_speeds(&back);
 	cr_expect(
 		back.n == 0 && back.bytes_per_second == 0 && tuning_is_off(&back, FEATURE_TEXELS));

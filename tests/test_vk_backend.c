@@ -438,11 +438,11 @@ Test(vk_backend, every_shader_compiles)
 				continue;
 			struct op op = {.kernel = kernel, .weight = weight, .constant = 64};
 			static const char *const variants[] = {
-				NULL, "subgroup", "texels", "shuffle", "long", "wide"};
+				NULL, "subgroup", "texels", "shuffle", "long", "wide", "shared"};
 			for (size_t i = 0; i < ARRAY_COUNT(variants); i++) {
 				keys[n] = pipeline_key(v, &op);
 				keys[n].variant = variants[i];
-				bool uses = i == 5 ||
+				bool uses = i >= 5 ||
 					(variants[i] &&
 						(i < 3 ? v->info.subgroup_arithmetic : v->shuffle));
 				n += !variants[i] ||

@@ -97,21 +97,31 @@ Test(vk_kernels, products_without_texels)
 	check_kernel(KERNEL_matmul, &(struct vk_options){.no_texels = true}, true);
 }
 
-/* Lanes that share what they load of x compute the same bits as lanes that load all of it. */
+/* As on GPUs. */
+Test(vk_kernels, products_in_shared_memory)
+{
+	check_kernel(KERNEL_matmul, &(struct vk_options){.shared = true}, true);
+	check_kernel(KERNEL_expert_matmul, &(struct vk_options){.shared = true}, true);
+}
+
+/* Lanes that share what they load of x, and workgroups that share weights, too, compute the same bits as lanes that load
+ * all of it. */
 Test(vk_kernels, matmul_without_shuffles)
 {
 	static const char *const names[] = {
 		"matmul f16 33 x", "matmul q4_0 150 x", "expert_matmul q8_0 129 x"};
-	struct backend *vk, *base, *cpu;
+	struct backend *vk, *base, *gpu, *cpu;
 	struct lap_error err;
 	uint32_t n_run = 0;
 	cr_assert_eq(vk_open(&(struct vk_options){0}, &vk, &err), LAP_OK, "%s", err.text);
+	cr_assert_eq(
+		vk_open(&(struct vk_options){.shared = true}, &gpu, &err), LAP_OK, "%s", err.text);
 	cr_assert_eq(vk_open(&(struct vk_options){.no_subgroup = true}, &base, &err), LAP_OK, "%s",
 		err.text);
 	cr_assert_eq(cpu_open(&cpu, &err), LAP_OK, "%s", err.text);
 	cr_expect(!((struct vk *)base)->shuffle);
 	for (uint32_t i = 0; i < check_n_cases() && ((struct vk *)vk)->shuffle; i++) {
-		struct check_result shuffled, loaded;
+		struct check_result shuffled, loaded, shared;
 		char name[128];
 		bool wanted = false;
 		check_case_name(i, name, sizeof name);
@@ -121,13 +131,16 @@ Test(vk_kernels, matmul_without_shuffles)
 			continue;
 		cr_assert_eq(check_run(vk, cpu, i, 1, &shuffled, &err), LAP_OK, "%s", err.text);
 		cr_assert_eq(check_run(base, cpu, i, 1, &loaded, &err), LAP_OK, "%s", err.text);
+		cr_assert_eq(check_run(gpu, cpu, i, 1, &shared, &err), LAP_OK, "%s", err.text);
 		cr_expect(loaded.passed, "%s: %s", name, loaded.reason);
 		cr_expect_eq(shuffled.hash, loaded.hash, "%s: other bits", name);
+		cr_expect_eq(shared.hash, loaded.hash, "%s: other bits in shared memory", name);
 		n_run++;
 	}
 	bool has_shuffles = ((struct vk *)vk)->shuffle;
 	vk->ops->close(vk);
 	base->ops->close(base);
+	gpu->ops->close(gpu);
 	cpu->ops->close(cpu);
 	if (!has_shuffles)
 		skip_test("this device has no use for shuffles");
@@ -162,11 +175,11 @@ struct rows_case {
 	uint64_t state;
 };
 
-static void rows_start(struct rows_case *t, uint32_t n_rows)
+static void rows_start(struct rows_case *t, uint32_t n_rows, bool shared_tiles)
 {
-	static const struct vk_options options;
 	struct lap_error err;
-	cr_assert_eq(vk_open(&options, &t->b, &err), LAP_OK, "%s", err.text);
+	cr_assert_eq(vk_open(&(struct vk_options){.shared = shared_tiles}, &t->b, &err), LAP_OK,
+		"%s", err.text);
 	struct dispatch_size *sizes;
 	t->plan = (struct plan){.role = ROLE_PREFILL, .max_rows = n_rows, .layer = -1};
 	t->plan.step = t->views[0] =
@@ -212,12 +225,12 @@ static void rows_compare(struct rows_case *t, uint32_t n_rows, uint32_t first_po
 	free(x);
 }
 
-Test(vk_kernels, rows_of_a_matmul_are_independent)
+static void matmul_compare(bool shared_tiles)
 {
 	enum { N_ROWS = 19, N_OUT = 70, N_IN = 160 };
 	struct rows_case t = {0};
 	float *weights;
-	rows_start(&t, N_ROWS);
+	rows_start(&t, N_ROWS, shared_tiles);
 	struct rows x = shared_rows(t.b, N_ROWS, N_IN, &t.x);
 	struct rows out = shared_rows(t.b, N_ROWS, N_OUT, &t.out);
 	struct view chunk = shared(t.b, N_OUT * N_IN * sizeof(float) + WEIGHT_PAD, &weights);
@@ -236,7 +249,13 @@ Test(vk_kernels, rows_of_a_matmul_are_independent)
 		.n_chunks = 1,
 		.chunks = &chunk};
 	plan_matmul(&t.plan, out, &w, x, (struct epilogue){0});
-	rows_compare(&t, N_ROWS, 0, "matmul");
+	rows_compare(&t, N_ROWS, 0, shared_tiles ? "matmul in shared memory" : "matmul");
+}
+
+Test(vk_kernels, rows_of_a_matmul_are_independent)
+{
+	matmul_compare(false);
+	matmul_compare(true);
 }
 
 static void attention_compare(uint32_t window, float softcap, bool with_sinks)
@@ -249,7 +268,7 @@ static void attention_compare(uint32_t window, float softcap, bool with_sinks)
 	float *k, *v, *sinks;
 	uint32_t *table;
 	size_t n_cache = BLOCKS * KV_BLOCK * HEADS_KV * DIM;
-	rows_start(&t, N_ROWS);
+	rows_start(&t, N_ROWS, false);
 	struct rows q = shared_rows(t.b, N_ROWS, HEADS * DIM, &t.x);
 	struct rows out = shared_rows(t.b, N_ROWS, HEADS * DIM, &t.out);
 	kv.k = shared(t.b, n_cache * sizeof(float), &k);
@@ -476,7 +495,7 @@ static void quantised_attention(
 	uint8_t *k, *v;
 	float *input, *rotated, *result;
 	uint32_t *table;
-	rows_start(&t, N);
+	rows_start(&t, N, false);
 	struct rows qkv = shared_rows(t.b, N, n_q + 2 * width, &input);
 	struct rows q = shared_rows(t.b, N, n_q, &rotated), out = shared_rows(t.b, N, n_q, &result);
 	kv.k = shared(t.b, kv_bytes(k_type, N_CACHE * dim), &k);

@@ -71,6 +71,20 @@ Test(vk_knobs, nor_without_subgroups)
 	try_backend(&(struct vk_options){.no_subgroup = true});
 }
 
+/* Typical tiles of GPUs: each of their sizes is a pipeline. */
+Test(vk_knobs, nor_in_shared_memory)
+{
+	struct backend *vk, *cpu;
+	struct lap_error err;
+	cr_assert_eq(
+		vk_open(&(struct vk_options){.shared = true}, &vk, &err), LAP_OK, "%s", err.text);
+	cr_assert_eq(cpu_open(&cpu, &err), LAP_OK, "%s", err.text);
+	cr_expect_eq(try_all(vk, cpu, KERNEL_matmul, "matmul q4_0 150 x"), 3 * 2 * 2);
+	cr_expect_eq(try_all(vk, cpu, KERNEL_expert_matmul, "expert_matmul f32 33 x"), 3 * 2 * 2);
+	vk->ops->close(vk);
+	cpu->ops->close(cpu);
+}
+
 Test(vk_knobs, what_fits)
 {
 	/* OUTPUTS, LANES */
@@ -108,4 +122,31 @@ Test(vk_knobs, whose_value_counts)
 	struct pipeline_key key = pipeline_key(&v, &op);
 	cr_expect_eq(key.outputs_per_group, 2 * 4 * 128 / 32);
 	cr_expect_eq(key.knobs[1], 128);
+}
+
+/* What only some builds have is nothing to the others. */
+Test(vk_knobs, of_some_builds)
+{
+	struct vk v = {.info = {.type = LAP_DEVICE_DISCRETE, .subgroup_size = 32}, .shared = true};
+	struct op op = {.kernel = KERNEL_matmul};
+	struct pipeline_key key = pipeline_key(&v, &op);
+	cr_expect_str_eq(key.variant, "shared");
+	cr_expect(key.outputs_per_group == 64 && key.rows_per_group == 32);
+	op = (struct op){.kernel = KERNEL_matmul, .knobs = {32, 64, 256}};
+	key = pipeline_key(&v, &op);
+	cr_expect(key.outputs_per_group == 32 && key.rows_per_group == 64 && key.knobs[2] == 256);
+	v.shared = false;
+	key = pipeline_key(&v, &op);
+	cr_expect_null(key.variant);
+	cr_expect(key.outputs_per_group == 128 && key.rows_per_group == 16);
+	for (uint32_t i = 0; i < MAX_KNOBS; i++)
+		cr_expect_eq(key.knobs[i], 0);
+	struct text text = {0};
+	cr_expect(knobs_print(KERNEL_matmul, key.knobs, &text));
+	cr_expect_eq(text.n, 0);
+	/* Tiles of experts are what their list says, whatever a workgroup takes of them. */
+	v.shared = true;
+	op = (struct op){.kernel = KERNEL_expert_matmul};
+	key = pipeline_key(&v, &op);
+	cr_expect(key.outputs_per_group == 64 && key.rows_per_group == EXPERT_TILE);
 }

@@ -54,12 +54,12 @@ static enum lap_status vk_wait(struct backend *b, uint64_t ticket, struct lap_er
 
 static void vk_knobs(struct backend *b, const struct op *op, uint32_t values[MAX_KNOBS])
 {
-	knobs_resolve(b->device, b->tuning, op, values);
+	pipeline_knobs((struct vk *)b, b->tuning, op, values);
 }
 
 static void vk_knobs_untuned(struct backend *b, const struct op *op, uint32_t values[MAX_KNOBS])
 {
-	knobs_resolve(b->device, NULL, op, values);
+	pipeline_knobs((struct vk *)b, NULL, op, values);
 }
 
 static const struct backend_ops vk_ops = {
@@ -216,6 +216,7 @@ static enum lap_status open_all(
 	v->shuffle = v->texels && v->keeps_halves && v->info.subgroup_shuffle &&
 		v->info.type == LAP_DEVICE_CPU && v->info.subgroup_min == 8 &&
 		v->info.subgroup_max == 8;
+	v->shared = v->info.type != LAP_DEVICE_CPU || options->shared || is_set("LAPILLI_SHARED");
 	v->base.device = &v->info;
 	v->base.name = v->info.name;
 	v->base.max_buffer_bytes = view_limit(v, options->max_chunk_bytes);

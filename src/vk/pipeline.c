@@ -22,7 +22,7 @@ struct pipeline {
 
 #define MATVEC_SUBGROUP_ROWS 4 /* of weights, per subgroup: as in shaders/matvec.glsl */
 
-/* The value of a knob in the key, 0 where the kernel has no such knob. */
+/* The value of a knob in the key, 0 where the build has no such knob. */
 static uint32_t key_knob(const struct pipeline_key *key, const char *name)
 {
 	uint32_t n;
@@ -36,7 +36,7 @@ static uint32_t key_knob(const struct pipeline_key *key, const char *name)
 /* Whether the device has the feature, and nothing was found to be wrong with it. */
 static bool uses(const struct vk *v, enum feature f)
 {
-	const bool has[N_FEATURES] = {v->subgroup, v->texels, v->shuffle, v->shuffle};
+	const bool has[N_FEATURES] = {v->subgroup, v->texels, v->shuffle, v->shuffle, v->shared};
 	return has[f] && !(v->base.tuning && tuning_is_off(v->base.tuning, f));
 }
 
@@ -52,16 +52,17 @@ static const char *variant(const struct vk *v, const struct pipeline_key *key)
 	if (key->kernel == KERNEL_attn_prefill && fits && key->constant & ATTN_LONG &&
 		uses(v, FEATURE_LONG))
 		return "long";
-	for (uint32_t f = FEATURE_LONG; f-- > 0;) {
+	for (uint32_t f = N_FEATURES; f-- > 0;) {
 		const char *name = feature_name((enum feature)f);
-		if ((f != FEATURE_SHUFFLE || fits) && uses(v, (enum feature)f) &&
-			spirv_find(key->kernel, key->weight, name))
+		if (f != FEATURE_LONG && (f != FEATURE_SHUFFLE || fits) &&
+			uses(v, (enum feature)f) && spirv_find(key->kernel, key->weight, name))
 			return name;
 	}
 	return NULL;
 }
 
-struct pipeline_key pipeline_key(const struct vk *v, const struct op *op)
+/* The key before its knobs. */
+static struct pipeline_key key_of_build(const struct vk *v, const struct op *op)
 {
 	const struct kernel_info *info = kernel_info(op->kernel);
 	struct pipeline_key key = {
@@ -69,18 +70,45 @@ struct pipeline_key pipeline_key(const struct vk *v, const struct op *op)
 		.weight = info->per_weight ? op->weight : 0,
 		.outputs_per_group = info->outputs_per_group,
 		.constant = op->constant,
+		.rows_per_group = op->rows_per_group ? op->rows_per_group : info->rows_per_group,
 	};
-	knobs_resolve(&v->info, v->base.tuning, op, key.knobs);
 	if (info->per_weight && v->keeps_halves)
 		key.constant |= HALVES_KEPT;
-	bool is_matvec = op->kernel == KERNEL_matvec || op->kernel == KERNEL_expert_matvec;
 	key.variant = variant(v, &key);
+	return key;
+}
+
+static void find_knobs(const struct vk *v, struct tuning *tuning, const struct op *op,
+	const char *variant, uint32_t values[MAX_KNOBS])
+{
+	uint32_t n;
+	const struct knob *list = kernel_knobs(op->kernel, &n);
+	knobs_resolve(&v->info, tuning, op, values);
+	for (uint32_t i = 0; i < n; i++)
+		if (strcmp(list[i].build, "ALL") != 0 &&
+			!spirv_defines(op->kernel, variant, list[i].build))
+			values[i] = 0;
+}
+
+void pipeline_knobs(
+	const struct vk *v, struct tuning *tuning, const struct op *op, uint32_t values[MAX_KNOBS])
+{
+	find_knobs(v, tuning, op, key_of_build(v, op).variant, values);
+}
+
+struct pipeline_key pipeline_key(const struct vk *v, const struct op *op)
+{
+	struct pipeline_key key = key_of_build(v, op);
+	find_knobs(v, v->base.tuning, op, key.variant, key.knobs);
+	bool is_matvec = op->kernel == KERNEL_matvec || op->kernel == KERNEL_expert_matvec;
 	if (is_matvec && uses(v, FEATURE_SUBGROUP)) {
 		uint32_t n_subgroups = key_knob(&key, "LANES") / v->info.subgroup_size;
 		key.outputs_per_group = (n_subgroups ? n_subgroups : 1) * MATVEC_SUBGROUP_ROWS;
 	}
-	uint32_t times = key_knob(&key, "OUTPUTS");
-	key.outputs_per_group *= times ? times : 1;
+	const uint32_t times = key_knob(&key, "OUTPUTS");
+	const uint32_t outputs = key_knob(&key, "TILE_OUTPUTS"), rows = key_knob(&key, "TILE_ROWS");
+	key.outputs_per_group = (outputs ? outputs : key.outputs_per_group) * (times ? times : 1);
+	key.rows_per_group = rows ? rows : key.rows_per_group;
 	return key;
 }
 
@@ -189,7 +217,7 @@ static uint32_t add_knobs(const struct pipeline_key *key, uint32_t *constants,
 	uint32_t n_knobs;
 	const struct knob *list = kernel_knobs(key->kernel, &n_knobs);
 	for (uint32_t i = 0; i < n_knobs; i++) {
-		if (list[i].id == 0) /* is in outputs_per_group */
+		if (list[i].id == 0 || !key->knobs[i]) /* is in outputs_per_group; is none */
 			continue;
 		entries[n] = (VkSpecializationMapEntry){
 			list[i].id, n * (uint32_t)sizeof *constants, sizeof *constants};

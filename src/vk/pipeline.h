@@ -16,7 +16,8 @@ struct pipeline_key {
 	const char *variant;        /* NULL: the baseline; else a string that stays */
 	uint32_t outputs_per_group; /* specialization constant 0 */
 	uint32_t constant;          /* specialization constant 1 */
-	uint32_t knobs[MAX_KNOBS];  /* the kernel's, in the order of shaders/knobs.def; then 0 */
+	uint32_t knobs[MAX_KNOBS];  /* the kernel's, in the order of shaders/knobs.def; 0: none */
+	uint32_t rows_per_group;    /* of the step; follows from the others and the op */
 };
 
 /* Layouts and the driver's cache, filled from the cache file. */
@@ -25,6 +26,11 @@ void pipelines_close(struct vk *v); /* writes the cache file when there is somet
 
 /* The pipeline that an op runs on this device. */
 struct pipeline_key pipeline_key(const struct vk *v, const struct op *op);
+
+/* The values of its kernel's knobs that the op runs with, 0 for those that its build has not; tuning: what was
+ * measured, or NULL. */
+void pipeline_knobs(
+	const struct vk *v, struct tuning *tuning, const struct op *op, uint32_t values[MAX_KNOBS]);
 
 /* out[i]: the pipeline of keys[i]; the ones that are missing are created, on all cores at once. */
 enum lap_status pipelines_get(struct vk *v, const struct pipeline_key *keys, uint32_t n,

@@ -10,6 +10,7 @@
 #include "alloc.h"
 #include "memory.h"
 #include "run.h"
+#include "spirv.h"
 
 #define MAX_REPEATS 256 /* copies of a recording in one submit; more are further submits */
 
@@ -67,12 +68,11 @@ static enum lap_status draft_alloc(struct draft *d, uint32_t n_ops, struct lap_e
 
 /* ---- dispatch sizes -------------------------------------------------------------------------- */
 
-static uint32_t rule_divisor(const struct op *op)
+static uint32_t rule_divisor(const struct op *op, const struct pipeline_key *key)
 {
 	switch (op->rule) {
 	case SIZE_ROWS:
-		return op->rows_per_group ? op->rows_per_group
-					  : kernel_info(op->kernel)->rows_per_group;
+		return key->rows_per_group;
 	case SIZE_KV:
 		return ATTN_SLICE;
 	default:
@@ -96,7 +96,7 @@ enum lap_status sizes_collect(const struct plan *plan, const struct pipeline_key
 		const struct op *op = &plan->ops[i];
 		struct dispatch_size size = {
 			.rule = op->rule,
-			.divisor = rule_divisor(op),
+			.divisor = rule_divisor(op, &keys[i]),
 			.factor = op->factor,
 			.extra = op->extra,
 			.window = op->window,
@@ -187,26 +187,6 @@ static bool attends(enum kernel kernel)
 	return kernel == KERNEL_attn_decode || kernel == KERNEL_attn_prefill;
 }
 
-/* Whether a pipeline is built with LP_TEXELS. */
-static bool reads_texels(const struct pipeline_key *key)
-{
-	static const struct {
-		enum kernel kernel;
-		const char *variant, *defines;
-	} variants[] = {
-#define KERNEL(name, per_weight, written, all, outputs, rows, args)
-#define VARIANT(kernel, variant, defines) {KERNEL_##kernel, #variant, #defines},
-#include "kernels.def"
-#undef KERNEL
-#undef VARIANT
-	};
-	for (size_t i = 0; key->variant && i < ARRAY_COUNT(variants); i++)
-		if (variants[i].kernel == key->kernel &&
-			strcmp(variants[i].variant, key->variant) == 0)
-			return strstr(variants[i].defines, "LP_TEXELS") != NULL;
-	return false;
-}
-
 struct texels {
 	uint32_t buffer; /* of the op */
 	VkFormat format;
@@ -231,7 +211,7 @@ static enum lap_status write_texels(struct runnable *r, uint32_t i, const struct
 	const uint64_t quad = 4 * sizeof(uint32_t);
 	struct vk *v = r->v;
 	VkBufferView *views = &r->texels[(size_t)i * N_TEXELS];
-	if (!reads_texels(key))
+	if (!spirv_defines(key->kernel, key->variant, "LP_TEXELS"))
 		return LAP_OK;
 	for (uint32_t t = 0; t < N_TEXELS; t++) {
 		const uint32_t buffer = texels[t].buffer;

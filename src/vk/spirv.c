@@ -29,6 +29,24 @@ const struct spirv *spirv_find(enum kernel kernel, enum weight weight, const cha
 	return NULL;
 }
 
+bool spirv_defines(enum kernel kernel, const char *variant, const char *define)
+{
+	static const struct {
+		enum kernel kernel;
+		const char *variant, *defines;
+	} variants[] = {
+#define KERNEL(name, per_weight, written, all, outputs, rows, args)
+#define VARIANT(kernel, variant, defines) {KERNEL_##kernel, #variant, #defines},
+#include "kernels.def"
+#undef KERNEL
+#undef VARIANT
+	};
+	for (size_t i = 0; variant && i < ARRAY_COUNT(variants); i++)
+		if (variants[i].kernel == kernel && strcmp(variants[i].variant, variant) == 0)
+			return strstr(variants[i].defines, define) != NULL;
+	return false;
+}
+
 size_t spirv_count(void)
 {
 	return N_SPIRV_MODULES;

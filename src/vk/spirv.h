@@ -17,6 +17,9 @@ struct spirv {
  * is NULL for the baseline or the suffix of a VARIANT row.  NULL when this build has none. */
 const struct spirv *spirv_find(enum kernel kernel, enum weight weight, const char *variant);
 
+/* Whether a build of the kernel, called as in spirv_find, has the define. */
+bool spirv_defines(enum kernel kernel, const char *variant, const char *define);
+
 /* How many modules there are, and the i-th. */
 size_t spirv_count(void);
 const struct spirv *spirv_get(size_t i);

@@ -41,6 +41,7 @@ struct vk {
 	bool subgroup;     /* use the "subgroup" variants of kernels ... */
 	bool texels;       /* ... and, before them, the "texels" variants ... */
 	bool shuffle;      /* ... and, before those, the "shuffle" variants */
+	bool shared;       /* use the "shared" variants, whatever there is else */
 	bool keeps_halves; /* unpackHalf2x16 does not flush subnormal halves */
 	bool pipeline_cache_file, tuning_file;
 	struct tuning tuning; /* has a lock of its own */

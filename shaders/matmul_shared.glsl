@@ -1,0 +1,115 @@
+/* Products of rows of weights with up to TILE_ROWS rows of x on GPUs: the body of matmul and expert_matmul with
+ * LP_SHARED.
+ *
+ * The lanes of a workgroup decode a unit of TILE_OUTPUTS rows of weights, and load that of the rows of x, once for
+ * all into shared memory.  Then each multiplies LANE_OUTPUTS outputs with LANE_ROWS rows in registers; they lie
+ * LANES_ACROSS and LANES_DOWN apart, so that neighbouring lanes read and store neighbours.  A tile with few rows
+ * multiplies half of them, or a quarter.
+ *
+ * An element is summed as in matmul.glsl, which says what the includer defines. */
+layout(local_size_x_id = LANES_ID) in;
+
+#define LANE_OUTPUTS 4 /* components of a vec4 */
+#define LANES_ACROSS (TILE_OUTPUTS / LANE_OUTPUTS)
+#define LANES_DOWN   (LANES / LANES_ACROSS)
+#define LANE_ROWS    (TILE_ROWS / LANES_DOWN)
+#define LANE_LOADS   (8 * TILE_ROWS / LANES) /* vec4s of x */
+
+shared vec4 w_tile[8 * TILE_OUTPUTS]; /* [part of the unit][output] */
+shared vec4 x_tile[TILE_ROWS * 8];    /* [row][part]: see x_place */
+
+vec4 sums[LANE_ROWS], unit_sums[LANE_ROWS];
+uint x_from[LANE_LOADS];
+
+uint lane = gl_LocalInvocationID.x, across = lane % LANES_ACROSS, down = lane / LANES_ACROSS;
+
+/* Parts are mixed so that neighbouring rows do not meet in a bank. */
+uint x_place(uint row, uint part)
+{
+	return 8 * row + (part ^ row % 8);
+}
+
+/* The row of x of which a lane makes load i, of part lane % 8. */
+uint x_row(uint i)
+{
+	return lane / 8 + LANES / 8 * i;
+}
+
+/* A unit of the rows of weights from `first` on, of the matrix that begins at first_row of the weights; rows beyond
+ * the last repeat it. */
+void load_weights(uint first_row, uint first, uint unit)
+{
+	for (uint i = lane; i < TILE_OUTPUTS; i += LANES) {
+		vec4 w[8];
+		weight_decode(
+			(first_row + min(first + i, args.n_out - 1)) * args.row_bytes, unit, w);
+#ifdef WEIGHT_HAS_TAIL
+		unit_mask(w, unit, args.n_in);
+#endif
+		[[unroll]] for (uint part = 0; part < 8; part++)
+			w_tile[part * TILE_OUTPUTS + i] = w[part];
+	}
+}
+
+void load_x(uint unit, uint n_rows)
+{
+	[[unroll]] for (uint i = 0; i < LANE_LOADS; i++)
+		if (x_row(i) < n_rows)
+			x_tile[x_place(x_row(i), lane % 8)] =
+				x_quad(x_from[i] + 8 * unit + lane % 8);
+}
+
+/* Adds the products of a part of the unit with rows from .. to - 1 of this lane. */
+void multiply_rows(vec4 w[LANE_OUTPUTS], uint part, const uint from, const uint to)
+{
+	[[unroll]] for (uint i = 0; i < LANE_ROWS; i++)
+		if (i >= from && i < to) {
+			vec4 x = x_tile[x_place(down + LANES_DOWN * i, part)];
+			[[unroll]] for (uint o = 0; o < LANE_OUTPUTS; o++)
+				unit_sums[i][o] += dot(w[o], x);
+		}
+}
+
+/* Adds the products of the unit with the first n of this lane's rows, and some more. */
+void multiply(uint n)
+{
+	[[unroll]] for (uint i = 0; i < LANE_ROWS; i++)
+		unit_sums[i] = vec4(0);
+	for (uint part = 0; part < 8; part++) {
+		vec4 w[LANE_OUTPUTS];
+		[[unroll]] for (uint o = 0; o < LANE_OUTPUTS; o++)
+			w[o] = w_tile[part * TILE_OUTPUTS + across + LANES_ACROSS * o];
+		multiply_rows(w, part, 0, LANE_ROWS / 4);
+		if (n > LANE_ROWS / 4)
+			multiply_rows(w, part, LANE_ROWS / 4, LANE_ROWS / 2);
+		if (n > LANE_ROWS / 2)
+			multiply_rows(w, part, LANE_ROWS / 2, LANE_ROWS);
+	}
+	[[unroll]] for (uint i = 0; i < LANE_ROWS; i++)
+		sums[i] += unit_sums[i];
+}
+
+void matmul(uint first_row, uint n_rows)
+{
+	uint first = flat_group() * TILE_OUTPUTS;
+	uint n_units = (args.n_in + UNIT - 1) / UNIT, n = (n_rows + LANES_DOWN - 1) / LANES_DOWN;
+	if (first >= args.n_out)
+		return;
+	[[unroll]] for (uint i = 0; i < LANE_LOADS; i++)
+		x_from[i] = x_begin(min(x_row(i), n_rows - 1));
+	[[unroll]] for (uint i = 0; i < LANE_ROWS; i++)
+		sums[i] = vec4(0);
+	for (uint unit = 0; unit < n_units; unit++) {
+		barrier();
+		load_weights(first_row, first, unit);
+		load_x(unit, n_rows);
+		barrier();
+		multiply(n);
+	}
+	[[unroll]] for (uint i = 0; i < LANE_ROWS; i++)
+		[[unroll]] for (uint o = 0; o < LANE_OUTPUTS; o++) {
+			uint row = down + LANES_DOWN * i, out_row = first + across + LANES_ACROSS * o;
+			if (row < n_rows && out_row < args.n_out)
+				store(out_row, row, sums[i][o]);
+		}
+}
