@@ -10,8 +10,8 @@ layout(std430, set = 0, binding = 0) buffer step_buffer {
 	step_row step_rows[];
 };
 layout(std430, set = 0, binding = 1) buffer size_buffer { dispatch_size sizes[]; };
-/* The host may set `cancel` while we run; nothing here writes that word. */
-layout(std430, set = 0, binding = 2) coherent volatile buffer sequence_buffer {
+/* The host may set `cancel` while we run; nothing here writes that word.  Volatile is coherent too. */
+layout(std430, set = 0, binding = 2) volatile buffer sequence_buffer {
 	sequence sequences[];
 };
 layout(std430, set = 0, binding = 3) writeonly buffer ring_buffer { ring_entry ring[]; };
