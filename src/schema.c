@@ -1,105 +1,22 @@
 /* JSON schema to GBNF: see schema.h.
  *
- * Every schema becomes an expression; objects, arrays and choices become rules of their own.  What several
- * schemas say together (allOf, a $ref with neighbours) is merged into one first. */
+ * Every schema becomes an expression; objects, arrays and choices become rules of their own. */
 #include "schema.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "schema_merge.h"
 #include "schema_pattern.h"
 
-#define MAX_DEPTH    64        /* schemas in one another; the converter calls itself for each */
 #define MAX_OUTPUT   (4 << 20) /* bytes of GBNF */
 #define MAX_REFS     1000      /* places that are referred to */
-#define MAX_MERGED   100000    /* schemas of allOf and $ref that are merged */
-#define MAX_COUNT    65536 /* of characters or items; what may be longer is not written longer */
-#define KEY_DEPTH    64    /* characters by which a name is told from the names that are taken */
-#define DIGITS       16    /* of a number before its point */
-#define EXACT_DIGITS 15    /* of a number that a double keeps apart from its neighbours */
-
-enum type {
-	TYPE_NULL = 1,
-	TYPE_BOOLEAN = 2,
-	TYPE_INTEGER = 4,
-	TYPE_NUMBER = 8,
-	TYPE_STRING = 16,
-	TYPE_ARRAY = 32,
-	TYPE_OBJECT = 64,
-	TYPE_ANY = 127 - TYPE_INTEGER, /* what NUMBER contains is not listed again */
-};
-
-static const struct {
-	const char *name;
-	unsigned type;
-} type_names[] = {
-	{"null", TYPE_NULL},
-	{"boolean", TYPE_BOOLEAN},
-	{"integer", TYPE_INTEGER},
-	{"number", TYPE_NUMBER},
-	{"string", TYPE_STRING},
-	{"array", TYPE_ARRAY},
-	{"object", TYPE_OBJECT},
-};
-
-/* Keywords that say something of values.  `types`: those it speaks of; all others are allowed by it whatever it
- * says.  Not in the list: annotations and words that nobody defined. */
-static const struct keyword {
-	const char *name;
-	unsigned types;
-	bool known;
-} keywords[] = {
-	{"$ref", TYPE_ANY, true},
-	{"allOf", TYPE_ANY, true},
-	{"anyOf", TYPE_ANY, true},
-	{"oneOf", TYPE_ANY, true},
-	{"enum", TYPE_ANY, true},
-	{"const", TYPE_ANY, true},
-	{"type", TYPE_ANY, true},
-	{"not", TYPE_ANY, false},
-	{"if", TYPE_ANY, false},
-	{"then", TYPE_ANY, false},
-	{"else", TYPE_ANY, false},
-	{"extends", TYPE_ANY, false},
-	{"disallow", TYPE_ANY, false},
-	{"$dynamicRef", TYPE_ANY, false},
-	{"$recursiveRef", TYPE_ANY, false},
-	{"minimum", TYPE_NUMBER, true},
-	{"maximum", TYPE_NUMBER, true},
-	{"exclusiveMinimum", TYPE_NUMBER, true},
-	{"exclusiveMaximum", TYPE_NUMBER, true},
-	{"multipleOf", TYPE_NUMBER, true},
-	{"divisibleBy", TYPE_NUMBER, false},
-	{"minLength", TYPE_STRING, true},
-	{"maxLength", TYPE_STRING, true},
-	{"pattern", TYPE_STRING, true},
-	{"format", TYPE_STRING, true},
-	{"items", TYPE_ARRAY, true},
-	{"prefixItems", TYPE_ARRAY, true},
-	{"additionalItems", TYPE_ARRAY, true},
-	{"minItems", TYPE_ARRAY, true},
-	{"maxItems", TYPE_ARRAY, true},
-	{"uniqueItems", TYPE_ARRAY, true},
-	{"contains", TYPE_ARRAY, false},
-	{"minContains", TYPE_ARRAY, false},
-	{"maxContains", TYPE_ARRAY, false},
-	{"unevaluatedItems", TYPE_ARRAY, false},
-	{"properties", TYPE_OBJECT, true},
-	{"required", TYPE_OBJECT, true},
-	{"additionalProperties", TYPE_OBJECT, true},
-	{"minProperties", TYPE_OBJECT, true},
-	{"maxProperties", TYPE_OBJECT, true},
-	{"patternProperties", TYPE_OBJECT, false},
-	{"propertyNames", TYPE_OBJECT, false},
-	{"dependencies", TYPE_OBJECT, false},
-	{"dependentRequired", TYPE_OBJECT, false},
-	{"dependentSchemas", TYPE_OBJECT, false},
-	{"unevaluatedProperties", TYPE_OBJECT, false},
-};
+#define KEY_DEPTH    64 /* characters by which a name is told from the names that are taken */
+#define DIGITS       16 /* of a number before its point */
+#define EXACT_DIGITS 15 /* of a number that a double keeps apart from its neighbours */
 
 /* Rules that every schema may use; those it does are written behind its own, with those they use. */
 enum builtin {
@@ -167,46 +84,7 @@ static const struct {
 		0},
 };
 
-struct reference {
-	json_t *target; /* borrowed from the document */
-	char *path;
-};
-
-struct converter {
-	json_t *document;
-	struct text rules; /* finished rules */
-	struct text path;  /* where in the schema we are */
-	struct reference *refs;
-	unsigned n_refs, n_rules, n_merged, depth;
-	uint32_t used; /* builtins */
-	struct lap_error *err;
-	enum lap_status status; /* the first failure; everything returns then */
-};
-
-/* ---- helpers --------------------------------------------------------------------------------- */
-
-static void refuse(struct converter *c, const char *format, ...) PRINTF_LIKE(2, 3);
-static void refuse(struct converter *c, const char *format, ...)
-{
-	if (c->status)
-		return;
-	char what[512];
-	va_list args;
-	va_start(args, format);
-	vsnprintf(what, sizeof what, format, args);
-	va_end(args);
-	for (char *s = what; *s; s++) /* names may hold anything */
-		*s = (unsigned char)*s < ' ' ? '?' : *s;
-	c->status = fail(c->err, LAP_USAGE, "schema, %.300s: %s", c->path.data, what);
-	for (char *s = c->err ? c->err->text : what; *s; s++)
-		*s = (unsigned char)*s < ' ' ? '?' : *s;
-}
-
-static void out_of_memory(struct converter *c)
-{
-	if (!c->status)
-		c->status = fail_memory(c->err, "a schema", c->rules.n + 1);
-}
+/* ---- writing --------------------------------------------------------------------------------- */
 
 static void put(struct converter *c, struct text *e, const char *format, ...) PRINTF_LIKE(3, 4);
 static void put(struct converter *c, struct text *e, const char *format, ...)
@@ -219,9 +97,9 @@ static void put(struct converter *c, struct text *e, const char *format, ...)
 	int n = vsnprintf(what, sizeof what, format, args);
 	va_end(args);
 	if (n < 0 || (size_t)n >= sizeof what || !text_append(e, what, (size_t)n))
-		out_of_memory(c);
+		schema_no_memory(c);
 	else if (e->n > MAX_OUTPUT)
-		refuse(c, "becomes more than %d bytes of grammar", MAX_OUTPUT);
+		schema_refuse(c, "becomes more than %d bytes of grammar", MAX_OUTPUT);
 }
 
 static void put_builtin(struct converter *c, struct text *e, enum builtin builtin)
@@ -235,7 +113,7 @@ static void put_rule(struct converter *c, const char *name, const struct text *b
 {
 	put(c, &c->rules, "%s ::= ", name);
 	if (!c->status && body->n && !text_append(&c->rules, body->data, body->n))
-		out_of_memory(c);
+		schema_no_memory(c);
 	put(c, &c->rules, "%s\n", body->n ? "" : "\"\"");
 }
 
@@ -244,7 +122,7 @@ static size_t enter(struct converter *c, const char *keyword, const char *name)
 {
 	size_t n = c->path.n;
 	if (!text_printf(&c->path, name ? "/%s/%s" : "/%s", keyword, name))
-		out_of_memory(c);
+		schema_no_memory(c);
 	return n;
 }
 
@@ -272,7 +150,7 @@ static void put_literal(struct converter *c, struct text *e, const char *bytes, 
 		else if (byte < ' ' || byte == 0x7F)
 			put(c, e, "\\x%02X", byte);
 		else if (!text_append(e, &bytes[i], 1))
-			out_of_memory(c);
+			schema_no_memory(c);
 	}
 	put(c, e, "\"");
 }
@@ -294,401 +172,30 @@ static void put_json(struct converter *c, struct text *e, json_t *value)
 	if (text)
 		put_literal(c, e, text, strlen(text));
 	else
-		out_of_memory(c);
+		schema_no_memory(c);
 	free(text);
-}
-
-static const struct keyword *keyword_named(const char *name)
-{
-	for (size_t i = 0; i < ARRAY_COUNT(keywords); i++)
-		if (!strcmp(keywords[i].name, name))
-			return &keywords[i];
-	return NULL;
-}
-
-/* The first keyword other than `but` and `type` that speaks of one of the types; NULL: none. */
-static const char *says_more(json_t *schema, unsigned types, const char *but)
-{
-	const char *key;
-	json_t *value;
-	if (types & TYPE_INTEGER)
-		types |= TYPE_NUMBER;
-	json_object_foreach (schema, key, value) {
-		const struct keyword *keyword = keyword_named(key);
-		if (keyword && keyword->types & types && strcmp(key, but) != 0 &&
-			strcmp(key, "type") != 0)
-			return key;
-	}
-	return NULL;
-}
-
-static void refuse_unknown(struct converter *c, json_t *schema, unsigned types)
-{
-	const char *key;
-	json_t *value;
-	json_object_foreach (schema, key, value) {
-		const struct keyword *keyword = keyword_named(key);
-		if (keyword && !keyword->known && keyword->types & types)
-			refuse(c, "the keyword \"%s\" is not supported", key);
-	}
-}
-
-static unsigned type_named(const char *name)
-{
-	for (size_t i = 0; name && i < ARRAY_COUNT(type_names); i++)
-		if (!strcmp(type_names[i].name, name))
-			return type_names[i].type;
-	return 0;
-}
-
-/* The types that "type" allows; all without one. */
-static unsigned types_listed(struct converter *c, json_t *schema)
-{
-	json_t *type = json_object_get(schema, "type"), *one;
-	unsigned types = 0;
-	size_t i;
-	if (!type)
-		return TYPE_ANY;
-	if (!json_is_array(type))
-		types = type_named(json_string_value(type));
-	json_array_foreach (type, i, one) {
-		unsigned named = type_named(json_string_value(one));
-		if (!named)
-			refuse(c, "\"type\" lists what is no type");
-		types |= named;
-	}
-	if (!types)
-		refuse(c,
-			"\"type\" is \"%.40s\", expected null, boolean, integer, number, string, "
-			"array or object",
-			json_is_string(type) ? json_string_value(type) : "?");
-	return types & TYPE_NUMBER ? types & ~(unsigned)TYPE_INTEGER : types;
-}
-
-/* The same, and without a "type" those that the keywords speak of: {"properties": ...} means an object. */
-static unsigned types_meant(struct converter *c, json_t *schema)
-{
-	unsigned types = types_listed(c, schema), spoken = 0;
-	if (json_object_get(schema, "type"))
-		return types;
-	const char *key;
-	json_t *value;
-	json_object_foreach (schema, key, value) {
-		const struct keyword *keyword = keyword_named(key);
-		if (keyword && keyword->types != TYPE_ANY)
-			spoken |= keyword->types;
-	}
-	return spoken ? spoken : types;
-}
-
-static unsigned type_of(const json_t *value)
-{
-	switch (json_typeof(value)) {
-	case JSON_OBJECT:
-		return TYPE_OBJECT;
-	case JSON_ARRAY:
-		return TYPE_ARRAY;
-	case JSON_STRING:
-		return TYPE_STRING;
-	case JSON_INTEGER:
-		return TYPE_INTEGER;
-	case JSON_REAL:
-		return floor(json_real_value(value)) == json_real_value(value) ? TYPE_INTEGER
-									       : TYPE_NUMBER;
-	case JSON_TRUE:
-	case JSON_FALSE:
-		return TYPE_BOOLEAN;
-	case JSON_NULL:
-		break;
-	}
-	return TYPE_NULL;
-}
-
-static bool has_type(unsigned types, const json_t *value)
-{
-	unsigned type = type_of(value);
-	return types & type || (type == TYPE_INTEGER && types & TYPE_NUMBER);
-}
-
-/* A count that a keyword gives; `otherwise` without it.  More than MAX_COUNT is MAX_COUNT where it is a most. */
-static uint32_t count_of(
-	struct converter *c, json_t *schema, const char *keyword, uint32_t otherwise)
-{
-	json_t *value = json_object_get(schema, keyword);
-	if (!value)
-		return otherwise;
-	double n = json_number_value(value);
-	if (!json_is_number(value) || n < 0 || floor(n) != n) {
-		refuse(c, "\"%s\" is no count", keyword);
-		return 0;
-	}
-	if (n > MAX_COUNT && !strncmp(keyword, "min", 3))
-		refuse(c, "\"%s\" is above %d", keyword, MAX_COUNT);
-	return n > MAX_COUNT ? MAX_COUNT : (uint32_t)n;
-}
-
-static void refuse_range(struct converter *c, const char *what, uint32_t low, uint32_t high)
-{
-	if (low > high)
-		refuse(c, "expects at least %u and at most %u %s", (unsigned)low, (unsigned)high,
-			what);
-}
-
-/* ---- references and merging ------------------------------------------------------------------ */
-
-static int hex_digit(char c)
-{
-	return c >= '0' && c <= '9'                  ? c - '0'
-		: (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10
-						     : -1;
-}
-
-/* One part of a JSON pointer in a URI, decoded in place. */
-static void decode_part(char *part)
-{
-	char *out = part;
-	for (const char *s = part; *s; s++) {
-		if (*s == '%' && hex_digit(s[1]) >= 0 && hex_digit(s[2]) >= 0) {
-			*out++ = (char)(hex_digit(s[1]) * 16 + hex_digit(s[2]));
-			s += 2;
-		} else {
-			*out++ = *s;
-		}
-	}
-	*out = '\0';
-	out = part;
-	for (const char *s = part; *s; s++) {
-		bool escape = *s == '~' && (s[1] == '0' || s[1] == '1');
-		*out++ = escape ? (s[1] == '0' ? '~' : '/') : *s;
-		s += escape;
-	}
-	*out = '\0';
-}
-
-/* What "#/a/b" refers to, borrowed; NULL after a refusal. */
-static json_t *find_reference(struct converter *c, json_t *ref)
-{
-	const char *pointer = json_string_value(ref);
-	if (!pointer || pointer[0] != '#' || (pointer[1] && pointer[1] != '/')) {
-		refuse(c, "\"$ref\" is \"%.200s\", expected #/... within the schema",
-			pointer ? pointer : "?");
-		return NULL;
-	}
-	char *copy = strdup(pointer + 1);
-	if (!copy) {
-		out_of_memory(c);
-		return NULL;
-	}
-	json_t *at = c->document;
-	for (char *part = copy, *next; at && *part; part = next) {
-		size_t n = strcspn(part + 1, "/");
-		next = part + 1 + n;
-		char held = *next;
-		*next = '\0';
-		decode_part(part + 1);
-		char *end;
-		unsigned long index = strtoul(part + 1, &end, 10);
-		at = json_is_array(at) ? (*end || !part[1] ? NULL : json_array_get(at, index))
-				       : json_object_get(at, part + 1);
-		*next = held;
-	}
-	free(copy);
-	if (!at)
-		refuse(c, "\"$ref\": there is nothing at %.200s", pointer);
-	return at;
 }
 
 /* The rule of a place that is referred to; written later, once. */
 static void put_reference(struct converter *c, struct text *e, json_t *ref)
 {
-	json_t *target = find_reference(c, ref);
+	json_t *target = schema_find(c, ref);
 	unsigned i = 0;
 	while (target && i < c->n_refs && c->refs[i].target != target)
 		i++;
 	if (target && i == c->n_refs) {
 		if (c->n_refs == MAX_REFS) {
-			refuse(c, "refers to more than %d places", MAX_REFS);
+			schema_refuse(c, "refers to more than %d places", MAX_REFS);
 			return;
 		}
 		char *path = strdup(json_string_value(ref));
 		if (!path) {
-			out_of_memory(c);
+			schema_no_memory(c);
 			return;
 		}
 		c->refs[c->n_refs++] = (struct reference){target, path};
 	}
 	put(c, e, "ref%u", i);
-}
-
-/* Sets a key to a value of which it takes the reference. */
-static void set_new(struct converter *c, json_t *object, const char *key, json_t *value)
-{
-	if (json_object_set_new(object, key, value))
-		out_of_memory(c);
-}
-
-static json_t *both(json_t *a, json_t *b)
-{
-	return json_equal(a, b) ? json_incref(a) : json_pack("{s:[O,O]}", "allOf", a, b);
-}
-
-static json_t *merge_properties(struct converter *c, json_t *a, json_t *b)
-{
-	json_t *all = json_copy(a), *value;
-	const char *key;
-	json_object_foreach (b, key, value) {
-		json_t *mine = json_object_get(all, key);
-		set_new(c, all, key, mine ? both(mine, value) : json_incref(value));
-	}
-	return all;
-}
-
-static bool array_has(json_t *array, json_t *value)
-{
-	size_t i;
-	json_t *one;
-	json_array_foreach (array, i, one)
-		if (json_equal(one, value))
-			return true;
-	return false;
-}
-
-/* The elements of both (`in_both`) or of any. */
-static json_t *merge_arrays(json_t *a, json_t *b, bool in_both)
-{
-	json_t *all = json_array(), *one;
-	size_t i;
-	json_array_foreach (a, i, one)
-		if (!in_both || array_has(b, one))
-			json_array_append(all, one);
-	json_array_foreach (b, i, one)
-		if (!in_both && !array_has(all, one))
-			json_array_append(all, one);
-	return all;
-}
-
-static json_t *merge_types(struct converter *c, json_t *a, json_t *b)
-{
-	unsigned x = types_listed(c, a), y = types_listed(c, b);
-	x |= x & TYPE_NUMBER ? TYPE_INTEGER : 0;
-	y |= y & TYPE_NUMBER ? TYPE_INTEGER : 0;
-	json_t *all = json_array();
-	for (size_t i = 0; i < ARRAY_COUNT(type_names); i++)
-		if (x & y & type_names[i].type)
-			json_array_append_new(all, json_string(type_names[i].name));
-	if (!json_array_size(all))
-		refuse(c, "\"allOf\": no type fits all schemas");
-	return all;
-}
-
-/* What additionalProperties of one schema says of the properties of the other would have to be merged name by
- * name. */
-static void refuse_foreign_properties(struct converter *c, json_t *a, json_t *b)
-{
-	json_t *rest = json_object_get(a, "additionalProperties");
-	if (!rest || json_is_true(rest))
-		return;
-	const char *key;
-	json_t *value;
-	json_object_foreach (json_object_get(b, "properties"), key, value)
-		if (!json_object_get(json_object_get(a, "properties"), key))
-			refuse(c,
-				"\"allOf\": \"additionalProperties\" of one schema forbids or "
-				"limits "
-				"the property \"%.100s\" of another",
-				key);
-}
-
-static void merge_into(struct converter *c, json_t *a, json_t *b)
-{
-	static const char *const larger[] = {
-		"minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"};
-	static const char *const smaller[] = {
-		"maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"};
-	const char *key;
-	json_t *theirs;
-	refuse_foreign_properties(c, a, b);
-	refuse_foreign_properties(c, b, a);
-	if ((json_object_get(a, "prefixItems") || json_object_get(b, "prefixItems")) &&
-		(json_object_get(a, "items") || json_object_get(b, "items")) &&
-		says_more(a, TYPE_ARRAY, "") && says_more(b, TYPE_ARRAY, ""))
-		refuse(c,
-			"\"allOf\": \"prefixItems\" and \"items\" of several schemas are not "
-			"merged");
-	json_object_foreach (b, key, theirs) {
-		json_t *mine = json_object_get(a, key);
-		if (c->status)
-			return;
-		if (!mine) {
-			set_new(c, a, key, json_incref(theirs));
-			continue;
-		}
-		if (json_equal(mine, theirs) || !keyword_named(key))
-			continue;
-		bool max = false, min = false;
-		for (size_t i = 0; i < ARRAY_COUNT(larger); i++) {
-			max |= !strcmp(key, larger[i]);
-			min |= !strcmp(key, smaller[i]);
-		}
-		if ((max || min) && json_is_number(mine) && json_is_number(theirs)) {
-			if ((json_number_value(theirs) > json_number_value(mine)) == max)
-				set_new(c, a, key, json_incref(theirs));
-		} else if (!strcmp(key, "type")) {
-			set_new(c, a, key, merge_types(c, a, b));
-		} else if (!strcmp(key, "properties") && json_is_object(mine) &&
-			json_is_object(theirs)) {
-			set_new(c, a, key, merge_properties(c, mine, theirs));
-		} else if (!strcmp(key, "required") || !strcmp(key, "enum")) {
-			set_new(c, a, key, merge_arrays(mine, theirs, key[0] == 'e'));
-		} else if (!strcmp(key, "additionalProperties") ||
-			(!strcmp(key, "items") && !json_is_array(mine) && !json_is_array(theirs))) {
-			bool none = json_is_false(mine) || json_is_false(theirs);
-			set_new(c, a, key, none ? json_false() : both(mine, theirs));
-		} else {
-			refuse(c, "\"allOf\": the keyword \"%s\" stands in several schemas", key);
-		}
-	}
-}
-
-/* A schema without $ref and allOf that says the same, to be released; NULL after a refusal. */
-static json_t *flatten(struct converter *c, json_t *schema, unsigned depth)
-{
-	if (depth > MAX_DEPTH || ++c->n_merged > MAX_MERGED)
-		refuse(c, "more schemas are merged than %d: it refers to itself",
-			depth > MAX_DEPTH ? MAX_DEPTH : MAX_MERGED);
-	if (json_is_true(schema))
-		return json_object();
-	if (!json_is_object(schema))
-		refuse(c, json_is_false(schema) ? "false allows nothing" : "is no schema");
-	if (c->status)
-		return NULL;
-	json_t *flat = json_copy(schema), *one;
-	size_t i;
-	if (!flat) {
-		out_of_memory(c);
-		return NULL;
-	}
-	json_object_del(flat, "$ref");
-	json_object_del(flat, "allOf");
-	json_t *ref = json_object_get(schema, "$ref"), *all = json_object_get(schema, "allOf");
-	json_t *target = ref ? find_reference(c, ref) : NULL;
-	json_t *part = target ? flatten(c, target, depth + 1) : NULL;
-	if (part)
-		merge_into(c, flat, part);
-	json_decref(part);
-	if (all && !json_is_array(all))
-		refuse(c, "\"allOf\" is no array");
-	json_array_foreach (all, i, one) {
-		part = c->status ? NULL : flatten(c, one, depth + 1);
-		if (part)
-			merge_into(c, flat, part);
-		json_decref(part);
-	}
-	if (c->status) {
-		json_decref(flat);
-		return NULL;
-	}
-	return flat;
 }
 
 /* ---- values of one type ---------------------------------------------------------------------- */
@@ -714,24 +221,24 @@ static void put_values(struct converter *c, struct text *e, json_t *schema)
 {
 	json_t *values = json_object_get(schema, "enum"), *only = json_object_get(schema, "const");
 	json_t *list = values ? json_incref(values) : json_array();
-	unsigned types = types_listed(c, schema), n = 0;
+	unsigned types = schema_types_listed(c, schema), n = 0;
 	if (!json_is_array(list))
-		refuse(c, "\"enum\" is no array");
+		schema_refuse(c, "\"enum\" is no array");
 	if (!values)
 		json_array_append(list, only);
 	size_t i;
 	json_t *value;
 	put(c, e, "(");
 	json_array_foreach (list, i, value) {
-		if (!has_type(types, value) || (only && !json_equal(only, value)))
+		if (!schema_has_type(types, value) || (only && !json_equal(only, value)))
 			continue;
 		const char *key;
 		json_t *ignored;
 		json_object_foreach (schema, key, ignored) {
-			const struct keyword *keyword = keyword_named(key);
+			const struct keyword *keyword = schema_keyword(key);
 			if (keyword && keyword->types != TYPE_ANY &&
-				has_type(keyword->types, value))
-				refuse(c, "\"%s\" together with \"%s\" is not supported",
+				schema_has_type(keyword->types, value))
+				schema_refuse(c, "\"%s\" together with \"%s\" is not supported",
 					values ? "enum" : "const", key);
 		}
 		put(c, e, n++ ? " | " : "");
@@ -739,7 +246,7 @@ static void put_values(struct converter *c, struct text *e, json_t *schema)
 	}
 	put(c, e, ")");
 	if (!n)
-		refuse(c, "\"%s\" allows no value", values ? "enum" : "const");
+		schema_refuse(c, "\"%s\" allows no value", values ? "enum" : "const");
 	json_decref(list);
 }
 
@@ -747,12 +254,12 @@ static void put_string(struct converter *c, struct text *e, json_t *schema)
 {
 	json_t *pattern = json_object_get(schema, "pattern");
 	json_t *format = json_object_get(schema, "format");
-	uint32_t low = count_of(c, schema, "minLength", 0);
-	uint32_t high = count_of(c, schema, "maxLength", UINT32_MAX);
+	uint32_t low = schema_count(c, schema, "minLength", 0);
+	uint32_t high = schema_count(c, schema, "maxLength", UINT32_MAX);
 	bool sized = low || high != UINT32_MAX;
-	refuse_unknown(c, schema, TYPE_STRING);
+	schema_refuse_unknown(c, schema, TYPE_STRING);
 	if (!!pattern + !!format + sized > 1) {
-		refuse(c, "\"%s\" together with \"%s\" is not supported",
+		schema_refuse(c, "\"%s\" together with \"%s\" is not supported",
 			pattern ? "pattern" : "format",
 			pattern && format            ? "format"
 				: high == UINT32_MAX ? "minLength"
@@ -761,15 +268,15 @@ static void put_string(struct converter *c, struct text *e, json_t *schema)
 		char wrong[256];
 		struct text expression = {0};
 		if (!json_is_string(pattern)) {
-			refuse(c, "\"pattern\" is no string");
+			schema_refuse(c, "\"pattern\" is no string");
 		} else if (!pattern_to_gbnf(json_string_value(pattern), json_string_length(pattern),
 				   &expression, wrong)) {
-			refuse(c, "\"pattern\": %s", wrong);
+			schema_refuse(c, "\"pattern\": %s", wrong);
 		} else {
 			c->used |= 1u << BUILTIN_CHAR;
 			put(c, e, "(\"\\\"\" (");
 			if (!c->status && !text_append(e, expression.data, expression.n))
-				out_of_memory(c);
+				schema_no_memory(c);
 			put(c, e, ") \"\\\"\")");
 		}
 		text_free(&expression);
@@ -784,10 +291,10 @@ static void put_string(struct converter *c, struct text *e, json_t *schema)
 				put(c, e, " \"\\\"\")");
 				return;
 			}
-		refuse(c, "\"format\" is \"%.100s\", expected date, time, date-time or uuid",
+		schema_refuse(c, "\"format\" is \"%.100s\", expected date, time, date-time or uuid",
 			name ? name : "?");
 	} else if (sized) {
-		refuse_range(c, "characters", low, high);
+		schema_refuse_range(c, "characters", low, high);
 		put(c, e, "(\"\\\"\" ");
 		put_builtin(c, e, BUILTIN_CHAR);
 		put(c, e, high == UINT32_MAX ? "{%u,}" : "{%u,%u}", (unsigned)low, (unsigned)high);
@@ -809,16 +316,17 @@ static struct bound bound_of(struct converter *c, json_t *schema, const char *ke
 	struct bound bound = {0};
 	json_t *value = json_object_get(schema, keyword);
 	if (value && !json_is_number(value))
-		refuse(c, "\"%s\" is no number", keyword);
+		schema_refuse(c, "\"%s\" is no number", keyword);
 	else if (value)
 		bound = (struct bound){true, false, json_number_value(value)};
 	value = json_object_get(schema, exclusive);
 	if (value && !json_is_number(value))
-		refuse(c, "\"%s\" is no number", exclusive);
+		schema_refuse(c, "\"%s\" is no number", exclusive);
 	else if (value && (!bound.given || sign * json_number_value(value) >= sign * bound.value))
 		bound = (struct bound){true, true, json_number_value(value)};
 	if (bound.given && !(fabs(bound.value) < 1e15))
-		refuse(c, "\"%s\" is %g, expected a number below 1e15", keyword, bound.value);
+		schema_refuse(
+			c, "\"%s\" is %g, expected a number below 1e15", keyword, bound.value);
 	return bound;
 }
 
@@ -835,18 +343,18 @@ static void put_integer(struct converter *c, struct text *e, struct bound low, s
 	if (high.given)
 		last = high.exclusive ? (int64_t)ceil(high.value) - 1 : (int64_t)floor(high.value);
 	if (first > last) {
-		refuse(c, "no integer is within \"minimum\" and \"maximum\"");
+		schema_refuse(c, "no integer is within \"minimum\" and \"maximum\"");
 		return;
 	}
 	put(c, e, "(");
 	if (first < 0) {
 		put(c, e, "\"-\" ");
 		if (!digits_between(e, last < 0 ? (uint64_t)-last : 1, (uint64_t)-first))
-			out_of_memory(c);
+			schema_no_memory(c);
 		put(c, e, last >= 0 ? " | " : "");
 	}
 	if (last >= 0 && !digits_between(e, first > 0 ? (uint64_t)first : 0, (uint64_t)last))
-		out_of_memory(c);
+		schema_no_memory(c);
 	put(c, e, ")");
 }
 
@@ -875,7 +383,7 @@ static bool put_magnitude(struct converter *c, struct text *e, struct bound low,
 	if (inside && from <= to) {
 		put(c, e, n++ ? " | " : "");
 		if (!digits_between(e, from, to))
-			out_of_memory(c);
+			schema_no_memory(c);
 		if (fraction && high.given)
 			put(c, e, " (\".\" [0-9]{1,%u})?", fraction);
 		else if (!high.given)
@@ -895,7 +403,7 @@ static void put_number(struct converter *c, struct text *e, struct bound low, st
 		return;
 	}
 	if (floor(low.value) != low.value || floor(high.value) != high.value) {
-		refuse(c, "a bound of a \"number\" is %g, expected a whole number",
+		schema_refuse(c, "a bound of a \"number\" is %g, expected a whole number",
 			floor(low.value) != low.value ? low.value : high.value);
 		return;
 	}
@@ -919,21 +427,21 @@ static void put_number(struct converter *c, struct text *e, struct bound low, st
 		put(c, e, n++ ? " | " : "");
 		put(c, e, negative ? "\"-\" (" : "(");
 		if (!c->status && !text_append(e, part.data, part.n))
-			out_of_memory(c);
+			schema_no_memory(c);
 		put(c, e, ")");
 	}
 	put(c, e, ")");
 	text_free(&part);
 	if (!n)
-		refuse(c, "no number is within \"minimum\" and \"maximum\"");
+		schema_refuse(c, "no number is within \"minimum\" and \"maximum\"");
 }
 
 static void put_numeric(struct converter *c, struct text *e, json_t *schema, bool integer)
 {
 	json_t *multiple = json_object_get(schema, "multipleOf");
-	refuse_unknown(c, schema, TYPE_NUMBER);
+	schema_refuse_unknown(c, schema, TYPE_NUMBER);
 	if (multiple && !(integer && json_number_value(multiple) == 1))
-		refuse(c, "the keyword \"multipleOf\" is not supported");
+		schema_refuse(c, "the keyword \"multipleOf\" is not supported");
 	struct bound low = bound_of(c, schema, "minimum", "exclusiveMinimum", 1);
 	struct bound high = bound_of(c, schema, "maximum", "exclusiveMaximum", -1);
 	if (c->status)
@@ -996,11 +504,11 @@ static void put_items(struct converter *c, const char *name, json_t *prefix, jso
 
 static void put_array(struct converter *c, struct text *e, json_t *schema)
 {
-	if (!says_more(schema, TYPE_ARRAY, "")) {
+	if (!schema_says_more(schema, TYPE_ARRAY, "")) {
 		put_builtin(c, e, BUILTIN_ARRAY);
 		return;
 	}
-	refuse_unknown(c, schema, TYPE_ARRAY);
+	schema_refuse_unknown(c, schema, TYPE_ARRAY);
 	json_t *prefix = json_object_get(schema, "prefixItems");
 	json_t *rest = json_object_get(schema, "items"), *unique;
 	const char *rest_keyword = "items";
@@ -1010,20 +518,20 @@ static void put_array(struct converter *c, struct text *e, json_t *schema)
 		rest = json_object_get(schema, rest_keyword);
 	}
 	if (prefix && !json_is_array(prefix))
-		refuse(c, "\"prefixItems\" is no array");
-	uint32_t low = count_of(c, schema, "minItems", 0);
-	uint32_t high = count_of(c, schema, "maxItems", UINT32_MAX);
-	refuse_range(c, "items", low, high);
+		schema_refuse(c, "\"prefixItems\" is no array");
+	uint32_t low = schema_count(c, schema, "minItems", 0);
+	uint32_t high = schema_count(c, schema, "maxItems", UINT32_MAX);
+	schema_refuse_range(c, "items", low, high);
 	unique = json_object_get(schema, "uniqueItems");
 	if (unique && !json_is_false(unique) && high > 1)
-		refuse(c, "the keyword \"uniqueItems\" is not supported");
+		schema_refuse(c, "the keyword \"uniqueItems\" is not supported");
 	size_t n_prefix = json_array_size(prefix);
 	if (rest && json_is_false(rest))
 		rest = NULL;
 	else if (!rest && (!n_prefix || low > n_prefix))
 		rest = json_true();
 	if (!rest && low > n_prefix)
-		refuse(c, "expects %u items and allows %zu", (unsigned)low, n_prefix);
+		schema_refuse(c, "expects %u items and allows %zu", (unsigned)low, n_prefix);
 	char name[32];
 	rule_name(c, name, "array");
 	if (!c->status)
@@ -1084,7 +592,7 @@ static void put_other_key(struct converter *c, struct text *e, const char **name
 	}
 	put(c, e, "[^\"\\\\\\x00-\\x1F\\x7F");
 	if (!c->status && taken.n && !text_append(e, taken.data, taken.n))
-		out_of_memory(c);
+		schema_no_memory(c);
 	put(c, e, "] ");
 	put_builtin(c, e, BUILTIN_KEY_REST);
 	put(c, e, ")");
@@ -1098,7 +606,7 @@ static void put_other_pair(struct converter *c, const char *name, const struct p
 	struct text body = {0};
 	const char **names = array_alloc(n, sizeof *names);
 	if (!names) {
-		out_of_memory(c);
+		schema_no_memory(c);
 		return;
 	}
 	for (size_t i = 0; i < n; i++)
@@ -1130,7 +638,7 @@ static void put_pair(struct converter *c, const char *rule, const struct propert
 	if (key)
 		put_json(c, &body, key);
 	else
-		out_of_memory(c);
+		schema_no_memory(c);
 	json_decref(key);
 	put(c, &body, " \":\" ");
 	put_builtin(c, &body, BUILTIN_WS);
@@ -1200,11 +708,11 @@ static struct property *properties_of(struct converter *c, json_t *schema, json_
 		json_object_size(given) + json_array_size(required), sizeof *properties);
 	*n = 0;
 	if (!properties) {
-		out_of_memory(c);
+		schema_no_memory(c);
 		return NULL;
 	}
 	if ((given && !json_is_object(given)) || (required && !json_is_array(required)))
-		refuse(c,
+		schema_refuse(c,
 			given && !json_is_object(given) ? "\"properties\" is no object"
 							: "\"required\" is no array");
 	json_object_foreach (given, key, value)
@@ -1215,7 +723,7 @@ static struct property *properties_of(struct converter *c, json_t *schema, json_
 		while (name && at < *n && strcmp(properties[at].name, name) != 0)
 			at++;
 		if (!name) {
-			refuse(c, "\"required\" holds what is no name");
+			schema_refuse(c, "\"required\" holds what is no name");
 			break;
 		}
 		if (at == *n)
@@ -1223,7 +731,8 @@ static struct property *properties_of(struct converter *c, json_t *schema, json_
 				(struct property){name, rest ? rest : json_true(), true};
 		properties[at].required = true;
 		if (json_is_false(properties[at].schema))
-			refuse(c, "the property \"%.100s\" is required and never allowed", name);
+			schema_refuse(
+				c, "the property \"%.100s\" is required and never allowed", name);
 	}
 	return properties;
 }
@@ -1234,7 +743,7 @@ static void put_object(struct converter *c, struct text *e, json_t *schema)
 	bool closed = rest && json_is_false(rest), asked = rest && !closed;
 	bool spoken = json_object_get(schema, "properties") || json_object_get(schema, "required");
 	size_t n, n_required = 0;
-	refuse_unknown(c, schema, TYPE_OBJECT);
+	schema_refuse_unknown(c, schema, TYPE_OBJECT);
 	struct property *properties = properties_of(c, schema, rest, &n);
 	if (!rest && !spoken)
 		rest = json_true();
@@ -1242,12 +751,13 @@ static void put_object(struct converter *c, struct text *e, json_t *schema)
 		rest = NULL;
 	for (size_t i = 0; i < n; i++)
 		n_required += properties[i].required;
-	if (count_of(c, schema, "minProperties", 0) > n_required)
-		refuse(c,
+	if (schema_count(c, schema, "minProperties", 0) > n_required)
+		schema_refuse(c,
 			"\"minProperties\" above the number of required properties is not "
 			"supported");
-	if (count_of(c, schema, "maxProperties", MAX_COUNT) < (rest ? MAX_COUNT : n))
-		refuse(c, "\"maxProperties\" below the number of properties is not supported");
+	if (schema_count(c, schema, "maxProperties", MAX_COUNT) < (rest ? MAX_COUNT : n))
+		schema_refuse(
+			c, "\"maxProperties\" below the number of properties is not supported");
 	if (rest && json_is_true(rest) && !n) {
 		put_builtin(c, e, BUILTIN_OBJECT);
 	} else if (!c->status) {
@@ -1267,19 +777,19 @@ static void put_object(struct converter *c, struct text *e, json_t *schema)
 
 static void put_types(struct converter *c, struct text *e, json_t *schema)
 {
-	unsigned types = types_meant(c, schema), n = 0;
+	unsigned types = schema_types_meant(c, schema), n = 0;
 	bool any = types == TYPE_ANY;
 	const char *key;
 	json_t *value;
 	json_object_foreach (schema, key, value)
-		any = any && !(keyword_named(key) && strcmp(key, "type") != 0);
+		any = any && !(schema_keyword(key) && strcmp(key, "type") != 0);
 	if (any) {
 		put_builtin(c, e, BUILTIN_VALUE);
 		return;
 	}
 	put(c, e, "(");
-	for (size_t i = 0; i < ARRAY_COUNT(type_names) && !c->status; i++) {
-		unsigned type = type_names[i].type;
+	for (size_t i = 0; i < N_TYPES && !c->status; i++) {
+		unsigned type = schema_types[i].type;
 		if (!(types & type))
 			continue;
 		put(c, e, n++ ? " | " : "");
@@ -1299,103 +809,13 @@ static void put_types(struct converter *c, struct text *e, json_t *schema)
 	put(c, e, ")");
 }
 
-/* True when the values that two flat schemas list, or their types, have nothing in common. */
-static bool are_apart(struct converter *c, json_t *a, json_t *b);
-
-static json_t *values_of(json_t *schema)
-{
-	json_t *only = json_object_get(schema, "const"), *values = json_object_get(schema, "enum");
-	return only ? json_pack("[O]", only) : json_incref(values);
-}
-
-static bool numbers_equal(json_t *a, json_t *b)
-{
-	return json_is_number(a) && json_is_number(b) &&
-		json_number_value(a) == json_number_value(b);
-}
-
-static bool values_apart(json_t *a, json_t *b)
-{
-	size_t i, j;
-	json_t *x, *y;
-	json_array_foreach (a, i, x)
-		json_array_foreach (b, j, y)
-			if (json_equal(x, y) || numbers_equal(x, y) ||
-				(json_typeof(x) == json_typeof(y) &&
-					(json_is_object(x) || json_is_array(x))))
-				return false;
-	return true;
-}
-
-/* The types that a schema allows, with those of the values it lists. */
-static unsigned types_allowed(struct converter *c, json_t *schema, json_t *values)
-{
-	unsigned types = types_listed(c, schema), of_values = 0;
-	types |= types & TYPE_NUMBER ? TYPE_INTEGER : 0;
-	size_t i;
-	json_t *value;
-	json_array_foreach (values, i, value)
-		of_values |= type_of(value);
-	return values ? types & of_values : types;
-}
-
-static bool lists(json_t *names, const char *name)
-{
-	size_t i;
-	json_t *one;
-	json_array_foreach (names, i, one)
-		if (json_is_string(one) && !strcmp(json_string_value(one), name))
-			return true;
-	return false;
-}
-
-/* True when a property that both objects must have, or one must and the other must not, tells them apart. */
-static bool objects_apart(struct converter *c, json_t *a, json_t *b)
-{
-	json_t *required = json_object_get(a, "required"), *one;
-	json_t *mine = json_object_get(a, "properties"), *theirs = json_object_get(b, "properties");
-	size_t i;
-	json_array_foreach (required, i, one) {
-		const char *name = json_is_string(one) ? json_string_value(one) : "";
-		json_t *x = json_object_get(mine, name), *y = json_object_get(theirs, name);
-		if (!y && json_is_false(json_object_get(b, "additionalProperties")))
-			return true;
-		if (!x || !y || !lists(json_object_get(b, "required"), name))
-			continue;
-		json_t *flat_x = flatten(c, x, 0), *flat_y = flatten(c, y, 0);
-		bool apart = flat_x && flat_y && are_apart(c, flat_x, flat_y);
-		json_decref(flat_x);
-		json_decref(flat_y);
-		if (apart)
-			return true;
-	}
-	return false;
-}
-
-static bool are_apart(struct converter *c, json_t *a, json_t *b)
-{
-	if (++c->depth > MAX_DEPTH || c->status) {
-		c->depth--;
-		return false;
-	}
-	json_t *x = values_of(a), *y = values_of(b);
-	unsigned shared = types_allowed(c, a, x) & types_allowed(c, b, y);
-	bool apart = !shared || (x && y && values_apart(x, y));
-	if (!apart && !(shared & ~(unsigned)TYPE_OBJECT))
-		apart = objects_apart(c, a, b) || objects_apart(c, b, a);
-	json_decref(x);
-	json_decref(y);
-	c->depth--;
-	return apart;
-}
-
 /* oneOf wants exactly one: a text of two schemas would be wrong. */
 static void refuse_overlap(struct converter *c, json_t **parts, size_t n)
 {
 	for (size_t i = 0; i < n && !c->status; i++)
 		for (size_t k = 0; k < i && !c->status; k++)
-			if (!are_apart(c, parts[k], parts[i]))
-				refuse(c,
+			if (!schema_are_apart(c, parts[k], parts[i]))
+				schema_refuse(c,
 					"\"oneOf\": its schemas %zu and %zu may both fit, expected "
 					"types or "
 					"constants that tell them apart (or \"anyOf\")",
@@ -1408,28 +828,28 @@ static void put_choice(struct converter *c, struct text *e, json_t *schema, cons
 	json_t *others = json_copy(schema);
 	size_t i, n = 0;
 	if (!others) {
-		out_of_memory(c);
+		schema_no_memory(c);
 		return;
 	}
 	json_object_del(others, keyword);
 	json_t **parts = array_alloc(json_array_size(list), sizeof(json_t *));
 	if (!json_is_array(list) || !json_array_size(list))
-		refuse(c, "\"%s\" is no array of schemas", keyword);
+		schema_refuse(c, "\"%s\" is no array of schemas", keyword);
 	if (!parts)
-		out_of_memory(c);
-	bool merges = says_more(others, TYPE_ANY, "") || json_object_get(others, "type");
+		schema_no_memory(c);
+	bool merges = schema_says_more(others, TYPE_ANY, "") || json_object_get(others, "type");
 	bool exclusive = keyword[0] == 'o';
 	json_array_foreach (list, i, one) {
 		if (c->status || json_is_false(one))
 			continue;
 		size_t back = enter_index(c, keyword, i);
-		json_t *flat = merges || exclusive ? flatten(c, one, 0) : NULL;
+		json_t *flat = merges || exclusive ? schema_flatten(c, one, 0) : NULL;
 		if (flat && merges) {
 			json_t *merged = json_copy(others);
 			if (merged)
-				merge_into(c, merged, flat);
+				schema_merge(c, merged, flat);
 			else
-				out_of_memory(c);
+				schema_no_memory(c);
 			json_decref(flat);
 			flat = merged;
 		}
@@ -1438,7 +858,7 @@ static void put_choice(struct converter *c, struct text *e, json_t *schema, cons
 		leave(c, back);
 	}
 	if (!n)
-		refuse(c, "\"%s\" allows nothing", keyword);
+		schema_refuse(c, "\"%s\" allows nothing", keyword);
 	if (exclusive)
 		refuse_overlap(c, parts, n);
 	char name[32];
@@ -1465,19 +885,20 @@ static void put_choice(struct converter *c, struct text *e, json_t *schema, cons
 static void put_object_schema(struct converter *c, struct text *e, json_t *schema)
 {
 	json_t *ref = json_object_get(schema, "$ref");
-	refuse_unknown(
+	schema_refuse_unknown(
 		c, schema, TYPE_ANY & ~(TYPE_NUMBER | TYPE_STRING | TYPE_ARRAY | TYPE_OBJECT));
 	if (json_object_get(schema, "$id") && c->depth > 1)
-		refuse(c, "the keyword \"$id\" is only supported at the root");
-	if (ref && !says_more(schema, TYPE_ANY, "$ref") && !json_object_get(schema, "type")) {
+		schema_refuse(c, "the keyword \"$id\" is only supported at the root");
+	if (ref && !schema_says_more(schema, TYPE_ANY, "$ref") &&
+		!json_object_get(schema, "type")) {
 		put_reference(c, e, ref);
 	} else if (ref || json_object_get(schema, "allOf")) {
-		json_t *flat = flatten(c, schema, 0);
+		json_t *flat = schema_flatten(c, schema, 0);
 		if (flat)
 			put_schema(c, e, flat);
 		json_decref(flat);
 	} else if (json_object_get(schema, "anyOf") && json_object_get(schema, "oneOf")) {
-		refuse(c, "\"anyOf\" together with \"oneOf\" is not supported");
+		schema_refuse(c, "\"anyOf\" together with \"oneOf\" is not supported");
 	} else if (json_object_get(schema, "anyOf")) {
 		put_choice(c, e, schema, "anyOf");
 	} else if (json_object_get(schema, "oneOf")) {
@@ -1494,13 +915,13 @@ static void put_schema(struct converter *c, struct text *e, json_t *schema)
 	if (c->status)
 		return;
 	if (++c->depth > MAX_DEPTH)
-		refuse(c, "schemas nest deeper than %d", MAX_DEPTH);
+		schema_refuse(c, "schemas nest deeper than %d", MAX_DEPTH);
 	else if (json_is_true(schema))
 		put_builtin(c, e, BUILTIN_VALUE);
 	else if (json_is_false(schema))
-		refuse(c, "false allows nothing");
+		schema_refuse(c, "false allows nothing");
 	else if (!json_is_object(schema))
-		refuse(c, "is no schema, expected an object or true");
+		schema_refuse(c, "is no schema, expected an object or true");
 	else
 		put_object_schema(c, e, schema);
 	c->depth--;
@@ -1515,7 +936,7 @@ static void put_document(struct converter *c)
 	for (unsigned i = 0; i < c->n_refs && !c->status; i++) {
 		body.n = c->path.n = 0;
 		if (!text_printf(&c->path, "%s", c->refs[i].path))
-			out_of_memory(c);
+			schema_no_memory(c);
 		c->depth = c->refs[i].target != c->document;
 		put_schema(c, &body, c->refs[i].target);
 		snprintf(name, sizeof name, "ref%u", i);
@@ -1546,11 +967,11 @@ enum lap_status schema_to_gbnf(const char *json, size_t n, struct text *gbnf, st
 	struct converter c = {.document = document, .err = err};
 	c.refs = array_alloc(MAX_REFS, sizeof *c.refs);
 	if (!c.refs || !text_printf(&c.path, "#"))
-		out_of_memory(&c);
+		schema_no_memory(&c);
 	else
 		put_document(&c);
 	if (!c.status && !text_append(gbnf, c.rules.data, c.rules.n))
-		out_of_memory(&c);
+		schema_no_memory(&c);
 	for (unsigned i = 0; i < c.n_refs; i++)
 		free(c.refs[i].path);
 	free(c.refs);
