@@ -1,6 +1,6 @@
 /* Products of many rows of weights with one row of x or a few: the body of matvec and expert_matvec.
  *
- * A team of lanes takes 4 rows of weights at a time, so that a unit of x is loaded once for all 4; its
+ * A team of lanes takes TILE rows of weights at a time, so that a unit of x is loaded once for all; its
  * lanes stride over the units of a row and add up at the end.  With LP_SUBGROUP a team is a subgroup
  * and no barrier is needed; without, a quarter of the workgroup that sums in shared memory.
  *
@@ -13,17 +13,20 @@
  *
  * The includer declares args (n_out, n_in, row_bytes) and, where there may be several rows of x, COLUMNS,
  * and defines x_begin and store. */
+#ifdef LP_SHUFFLE
+#define TILE 8 /* rows: loads of x are dear there */
+#endif
+#include "sums.glsl"
 #include "product.glsl"
 #include "activation.glsl"
 
-#define ROWS      4 /* of a team */
 #define TEAM_SIZE 16 /* without subgroups */
 
-/* With GATED the 4 rows are two of the gate and the two of up that belong to them: see args.h. */
+/* With GATED half of the rows are of the gate, then come those of up that belong to them: see args.h. */
 #ifndef GATED
 #define GATED 0u
 #endif
-#define TEAM_OUTPUTS (GATED != 0 ? ROWS / 2 : ROWS)
+#define TEAM_OUTPUTS (GATED != 0 ? TILE / 2 : TILE)
 
 /* Where a row of x begins, in vec4s. */
 uint x_begin(uint x_row);
@@ -36,11 +39,11 @@ uint lane = gl_SubgroupInvocationID;
 const uint n_lanes = 8;
 
 /* In the order of the lanes, which is that of matvec_tile.glsl. */
-vec4 team_sum(vec4 sums)
+SUMS team_sum(SUMS sums)
 {
-	vec4 sum = vec4(0);
+	SUMS sum = SUMS(0);
 	[[unroll]] for (uint i = 0; i < n_lanes; i++)
-		sum += subgroupShuffle(sums, i);
+		sum += SUMS(subgroupShuffle(sums[0], i), subgroupShuffle(sums[1], i));
 	return sum;
 }
 #elif defined(LP_SUBGROUP)
@@ -73,24 +76,23 @@ vec4 team_sum(vec4 sums)
 }
 #endif
 
-/* Row r of the ROWS for the outputs from `first` on, `step` apart, in bytes; rows beyond the last repeat it. */
+/* Row r of the TILE for the outputs from `first` on, `step` apart, in bytes; rows beyond the last repeat it. */
 uint row_begin(uint first_row, uint first, uint step, uint r)
 {
-	uint row = first + (GATED != 0 ? r % 2 : r) * step;
-	row = first_row + min(row, args.n_out - 1) + (GATED != 0 ? r / 2 * args.n_out : 0);
-	return row * args.row_bytes;
+	uint row = first + r % TEAM_OUTPUTS * step;
+	return (first_row + min(row, args.n_out - 1) + r / TEAM_OUTPUTS * args.n_out) * args.row_bytes;
 }
 
-/* This lane's share of the products of ROWS rows with x. */
-vec4 partial_sums(uint first_row, uint first, uint x_at)
+/* This lane's share of the products of TILE rows with x. */
+SUMS partial_sums(uint first_row, uint first, uint x_at)
 {
 	uint n_units = (args.n_in + UNIT - 1) / UNIT;
-	vec4 sums = vec4(0);
+	SUMS sums = SUMS(0);
 	for (uint unit = lane; unit < n_units; unit += n_lanes) {
 		vec4 xs[8];
 		for (uint k = 0; k < 8; k++)
 			xs[k] = x_quad(x_at + unit * 8 + k);
-		for (uint r = 0; r < ROWS; r++) {
+		[[unroll]] for (uint r = 0; r < TILE; r++) {
 			vec4 w[8];
 			weight_decode(row_begin(first_row, first, 1, r), unit, w);
 #ifdef WEIGHT_HAS_TAIL
@@ -99,7 +101,8 @@ vec4 partial_sums(uint first_row, uint first, uint x_at)
 			float sum = 0;
 			for (uint k = 0; k < 8; k++)
 				sum += dot(w[k], xs[k]);
-			sums[r] += sum;
+			SUM(sums, 0) += sum;
+			sums = sums_turned(sums);
 		}
 	}
 	return sums;
@@ -161,8 +164,8 @@ void partial_columns(uint first_row, uint first, uint x_row, uint x_end)
 	for (uint row = x_row; row < x_end; row++)
 		column_sums[row % COLUMN_SLOTS][at] = vec4(0);
 	for (uint unit = lane; unit < n_units; unit += n_lanes) {
-		vec4 w[ROWS][8];
-		for (uint r = 0; r < ROWS; r++) {
+		vec4 w[TILE][8];
+		for (uint r = 0; r < TILE; r++) {
 			weight_decode(row_begin(first_row, first, 1, r), unit, w[r]);
 #ifdef WEIGHT_HAS_TAIL
 			unit_mask(w[r], unit, args.n_in);
@@ -173,7 +176,7 @@ void partial_columns(uint first_row, uint first, uint x_row, uint x_end)
 			vec4 sum = vec4(0);
 			for (uint k = 0; k < 8; k++) {
 				vec4 xs = x_quad(x_at + k);
-				for (uint r = 0; r < ROWS; r++)
+				for (uint r = 0; r < TILE; r++)
 					sum[r] += dot(w[r][k], xs);
 			}
 			column_sums[row % COLUMN_SLOTS][at] += sum;
@@ -188,13 +191,13 @@ void partial_columns(uint first_row, uint first, uint x_row, uint x_end)
 #endif
 
 /* Takes this team's sums for one row of x. */
-void team_store(uint first, uint end, uint x_row, vec4 sums)
+void team_store(uint first, uint end, uint x_row, SUMS sums)
 {
 	if (lane >= TEAM_OUTPUTS || first + lane >= end)
 		return;
-	float sum = sums[lane];
+	float sum = sum_at(sums, lane);
 	if (GATED != 0)
-		sum = gated(GATED - 1, sum, sums[lane % 2 + 2]);
+		sum = gated(GATED - 1, sum, sum_at(sums, lane % TEAM_OUTPUTS + TEAM_OUTPUTS));
 	store(first + lane, x_row, sum);
 }
 
@@ -214,7 +217,7 @@ void matvec(uint first_row, uint x_row, uint x_end)
 	for (uint pass = first; pass < end; pass += TEAM_OUTPUTS * n_teams) {
 		uint out_row = pass + TEAM_OUTPUTS * team;
 		if (COLUMNS == 1) {
-			vec4 sums = partial_sums(first_row, out_row, x_begin(x_row));
+			SUMS sums = partial_sums(first_row, out_row, x_begin(x_row));
 			team_store(out_row, end, x_row, team_sum(sums));
 			continue;
 		}

@@ -22,12 +22,12 @@ void tile_decode(uint first_row, uint first, uint unit, out vec4 w[TILE][8])
 void tile_sums(inout tile t, uint first_row, uint first)
 {
 	uint n_units = (args.n_in + UNIT - 1) / UNIT;
-	vec4 sums[MAX_TILE_ROWS];
+	SUMS sums[MAX_TILE_ROWS];
 	[[unroll]] for (uint i = 0; i < TILE_ROWS; i++)
-		sums[i] = vec4(0);
+		sums[i] = SUMS(0);
 	[[dont_unroll]] for (uint part = 0; part < n_lanes; part++) {
 		[[unroll]] for (uint i = 0; i < TILE_ROWS; i++)
-			t.sums[i] = vec4(0);
+			t.sums[i] = SUMS(0);
 		for (uint unit = part; unit < n_units; unit += n_lanes) {
 			vec4 w[TILE][8];
 			tile_decode(first_row, first, unit, w);
@@ -44,14 +44,15 @@ void tile_sums(inout tile t, uint first_row, uint first)
 void tile_store(inout tile t, uint first, uint end, uint x_row, uint x_end)
 {
 	[[dont_unroll]] for (uint row = x_row; row < x_end; row++) {
-		vec4 sum = t.sums[0];
-		if (GATED != 0)
-			sum.xy = vec2(gated(GATED - 1, sum.x, sum.z), gated(GATED - 1, sum.y, sum.w));
+		SUMS sums = t.sums[0];
 		[[dont_unroll]] for (uint i = 0; i < TEAM_OUTPUTS; i++) {
 			uint out_row = first + 8 * i;
+			float sum = SUM(sums, 0);
+			if (GATED != 0)
+				sum = gated(GATED - 1, sum, SUM(sums, TILE / 2));
 			if (out_row < end)
-				store(out_row, row, sum.x);
-			sum = sum.yzwx;
+				store(out_row, row, sum);
+			sums = sums_turned(sums);
 		}
 		tile_turn(t);
 	}

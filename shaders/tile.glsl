@@ -10,10 +10,10 @@
  *
  * A tile that is not half full turns its first half only.
  *
- * The includer defines TILE_ROWS, which may be a specialization constant, MAX_TILE_ROWS and x_quad, which gives
- * a vec4 of x. */
-#define PAIR          min(TILE_ROWS, 2) /* rows of x at a time, of which TILE_ROWS is a multiple */
-#define TILE          4                 /* rows of a lane: components of a vec4 */
+ * The includer may define TILE, and defines TILE_ROWS, which may be a specialization constant, MAX_TILE_ROWS and
+ * x_quad, which gives a vec4 of x. */
+#include "sums.glsl"
+#define PAIR min(TILE_ROWS, 2) /* rows of x at a time, of which TILE_ROWS is a multiple */
 
 /* The first of TILE_ROWS elements is the last now. */
 #define TURN(type, list)                                                 \
@@ -26,7 +26,7 @@
 
 /* This lane's sums and where in x the rows of the tile begin, in vec4s; the first ones are the next. */
 struct tile {
-	vec4 sums[MAX_TILE_ROWS];
+	SUMS sums[MAX_TILE_ROWS];
 	uint at[MAX_TILE_ROWS];
 	bool is_half; /* rows from TILE_ROWS / 2 on are not there */
 };
@@ -35,9 +35,9 @@ struct tile {
 void tile_turn(inout tile t)
 {
 	const uint last = max(TILE_ROWS / 2, 1) - 1; /* of half a tile */
-	vec4 sum = t.sums[0];
+	SUMS sum = t.sums[0];
 	uint at = t.at[0];
-	TURN(vec4, t.sums)
+	TURN(SUMS, t.sums)
 	TURN(uint, t.at)
 	if (t.is_half) {
 		t.sums[last] = sum;
@@ -46,9 +46,9 @@ void tile_turn(inout tile t)
 }
 
 /* Products of a unit of TILE rows with the same unit of a row of x, which begins at x_at. */
-vec4 products(vec4 w[TILE][8], uint x_at)
+SUMS products(vec4 w[TILE][8], uint x_at)
 {
-	vec4 sums = vec4(0);
+	SUMS sums = SUMS(0);
 #ifdef LP_SHUFFLE
 	vec4 mine = x_quad(x_at + gl_SubgroupInvocationID);
 #endif
@@ -59,7 +59,7 @@ vec4 products(vec4 w[TILE][8], uint x_at)
 		vec4 xs = x_quad(x_at + k);
 #endif
 		[[unroll]] for (uint i = 0; i < TILE; i++)
-			sums[i] += dot(w[i][k], xs);
+			SUM(sums, i) += dot(w[i][k], xs);
 	}
 	return sums;
 }

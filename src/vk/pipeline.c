@@ -20,7 +20,7 @@ struct pipeline {
 	VkPipeline handle;
 };
 
-#define MATVEC_SUBGROUP_ROWS 4 /* of weights, per subgroup: as in shaders/matvec.glsl */
+#define MATVEC_SUBGROUP_ROWS 4 /* of weights: TILE in shaders/matvec.glsl, or half of it */
 
 /* The value of a knob in the key, 0 where the build has no such knob. */
 static uint32_t key_knob(const struct pipeline_key *key, const char *name)
