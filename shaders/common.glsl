@@ -209,16 +209,32 @@ void load_halves(uint byte, out uint q[16])
 	}
 }
 
-/* The bytes of a word, unsigned and signed. */
+/* The bytes of a word. */
 vec4 bytes(uint word)
 {
 	return vec4(uvec4(word, word >> 8, word >> 16, word >> 24) & 0xFFu);
 }
 
-vec4 signed_bytes(uint word)
+/* Signed, times d; numbers 2^24 times as large save a shift. */
+vec4 signed_bytes_times(uint word, float d)
 {
-	return vec4(ivec4(uvec4(word << 24, word << 16, word << 8, word)) >> 24);
+	return vec4(ivec4(uvec4(word << 24, word << 16, word << 8, word) & 0xFF000000u)) * (d / 0x1000000);
 }
+
+/* (bytes - less) * d, for bytes below 128.  With LP_SHUFFLE they stay where they stand in the word, numbers that are
+ * as much larger, which saves the shifts; GPUs turn any byte into a float. */
+#ifdef LP_SHUFFLE
+vec4 bytes_times(uint word, float less, float d)
+{
+	const vec4 one = vec4(1, 0x100, 0x10000, 0x1000000);
+	return (vec4(ivec4(word) & ivec4(0xFF, 0xFF00, 0xFF0000, 0x7F000000)) - less * one) * (d / one);
+}
+#else
+vec4 bytes_times(uint word, float less, float d)
+{
+	return (bytes(word) - less) * d;
+}
+#endif
 
 /* Bit i of the lower four becomes bit 4 of byte i. */
 uint spread_fifth_bits(uint bits)

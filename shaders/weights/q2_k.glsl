@@ -11,7 +11,7 @@ void weight_decode(uint row_byte, uint unit, out vec4 w[8])
 	load_three_quads(4 * (at + 4 + 8 * (u / 4)), q);
 	for (uint i = 0; i < 8; i++) {
 		vec2 sm = i < 4 ? first : second;
-		precise vec4 value = sm.x * bytes(q[i] >> shift & 0x03030303u) - sm.y;
+		precise vec4 value = bytes_times(q[i] >> shift & 0x03030303u, 0, sm.x) - sm.y;
 		w[i] = value;
 	}
 }

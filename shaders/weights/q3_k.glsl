@@ -15,6 +15,6 @@ void weight_decode(uint row_byte, uint unit, out vec4 w[8])
 	load_three_quads(block, third);
 	for (uint i = 0; i < 8; i++) {
 		uint values = q[i] >> shift & 0x03030303u | bits_to(third[i], u, 2);
-		w[i] = ds[i / 4] * (bytes(values) - 4);
+		w[i] = bytes_times(values, 4, ds[i / 4]);
 	}
 }

@@ -7,7 +7,7 @@ void weight_decode(uint row_byte, uint unit, out vec4 w[8])
 	float d = half_to_float(q[0]);
 	for (uint i = 0; i < 4; i++) {
 		uint nibbles = q[i] >> 16 | q[i + 1] << 16;
-		w[i] = (bytes(nibbles & 0x0F0F0F0Fu) - 8) * d;
-		w[i + 4] = (bytes(nibbles >> 4 & 0x0F0F0F0Fu) - 8) * d;
+		w[i] = bytes_times(nibbles & 0x0F0F0F0Fu, 8, d);
+		w[i + 4] = bytes_times(nibbles >> 4 & 0x0F0F0F0Fu, 8, d);
 	}
 }

@@ -5,8 +5,8 @@ void weight_decode(uint row_byte, uint unit, out vec4 w[8])
 	load_two_quads(row_byte + 20 * unit, q);
 	vec2 dm = halves_to_float(q[0]);
 	for (uint i = 0; i < 4; i++) {
-		precise vec4 low = bytes(q[i + 1] & 0x0F0F0F0Fu) * dm.x + dm.y;
-		precise vec4 high = bytes(q[i + 1] >> 4 & 0x0F0F0F0Fu) * dm.x + dm.y;
+		precise vec4 low = bytes_times(q[i + 1] & 0x0F0F0F0Fu, 0, dm.x) + dm.y;
+		precise vec4 high = bytes_times(q[i + 1] >> 4 & 0x0F0F0F0Fu, 0, dm.x) + dm.y;
 		w[i] = low;
 		w[i + 4] = high;
 	}

@@ -9,7 +9,7 @@ void weight_decode(uint row_byte, uint unit, out vec4 w[8])
 	uvec4 q[2] = uvec4[2](quad(at), quad(at + 1));
 	for (uint i = 0; i < 8; i++) {
 		uint nibbles = q[i / 4][i % 4] >> 4 * (group % 2) & 0x0F0F0F0Fu;
-		precise vec4 value = dsm.x * bytes(nibbles) - dsm.y;
+		precise vec4 value = bytes_times(nibbles, 0, dsm.x) - dsm.y;
 		w[i] = value;
 	}
 }

@@ -10,7 +10,7 @@ void weight_decode(uint row_byte, uint unit, out vec4 w[8])
 		uint nibbles = q[i + 1] >> 16 | q[i + 2] << 16;
 		uint a = nibbles & 0x0F0F0F0Fu | spread_fifth_bits(fifth >> 4 * i);
 		uint b = nibbles >> 4 & 0x0F0F0F0Fu | spread_fifth_bits(fifth >> 16 + 4 * i);
-		w[i] = (bytes(a) - 16) * d;
-		w[i + 4] = (bytes(b) - 16) * d;
+		w[i] = bytes_times(a, 16, d);
+		w[i + 4] = bytes_times(b, 16, d);
 	}
 }

@@ -9,8 +9,8 @@ void weight_decode(uint row_byte, uint unit, out vec4 w[8])
 	for (uint i = 0; i < 4; i++) {
 		uint a = q[i + 2] & 0x0F0F0F0Fu | spread_fifth_bits(fifth >> 4 * i);
 		uint b = q[i + 2] >> 4 & 0x0F0F0F0Fu | spread_fifth_bits(fifth >> 16 + 4 * i);
-		precise vec4 low = bytes(a) * dm.x + dm.y;
-		precise vec4 high = bytes(b) * dm.x + dm.y;
+		precise vec4 low = bytes_times(a, 0, dm.x) + dm.y;
+		precise vec4 high = bytes_times(b, 0, dm.x) + dm.y;
 		w[i] = low;
 		w[i + 4] = high;
 	}

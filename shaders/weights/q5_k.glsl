@@ -10,7 +10,7 @@ void weight_decode(uint row_byte, uint unit, out vec4 w[8])
 	for (uint i = 0; i < 8; i++) {
 		uint low = q[i / 4][i % 4] >> 4 * (group & 1u) & 0x0F0F0F0Fu;
 		uint values = low | bits_to(fifth[i / 4][i % 4], group, 4);
-		precise vec4 value = dsm.x * bytes(values) - dsm.y;
+		precise vec4 value = bytes_times(values, 0, dsm.x) - dsm.y;
 		w[i] = value;
 	}
 }

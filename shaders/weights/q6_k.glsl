@@ -12,6 +12,6 @@ void weight_decode(uint row_byte, uint unit, out vec4 w[8])
 	load_three_quads(block + 128 + 32 * half_block, high);
 	for (uint i = 0; i < 8; i++) {
 		uint l = low[i] >> 4 * (r / 2) & 0x0F0F0F0Fu, h = high[i] >> 2 * r & 0x03030303u;
-		w[i] = ds[i / 4] * (bytes(l | h << 4) - 32);
+		w[i] = bytes_times(l | h << 4, 32, ds[i / 4]);
 	}
 }

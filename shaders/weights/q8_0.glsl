@@ -5,5 +5,5 @@ void weight_decode(uint row_byte, uint unit, out vec4 w[8])
 	load_three_quads(row_byte + 34 * unit, q);
 	float d = half_to_float(q[0]);
 	for (uint i = 0; i < 8; i++)
-		w[i] = signed_bytes(q[i] >> 16 | q[i + 1] << 16) * d;
+		w[i] = signed_bytes_times(q[i] >> 16 | q[i + 1] << 16, d);
 }
