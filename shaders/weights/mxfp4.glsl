@@ -20,8 +20,14 @@ void weight_decode(uint row_byte, uint unit, out vec4 w[8])
 	const uvec4 table = uvec4(NIBBLES_MXFP4);
 	for (uint i = 0; i < 4; i++) {
 		uint nibbles = q[i] >> 8 | q[i + 1] << 24;
-		vec4 low = nibble_values(table, nibbles), high = nibble_values(table, nibbles >> 4);
-		w[i] = exponent < 2 ? tiny_values(ivec4(low), exponent) : low * d;
-		w[i + 4] = exponent < 2 ? tiny_values(ivec4(high), exponent) : high * d;
+		w[i] = nibble_values(table, nibbles);
+		w[i + 4] = nibble_values(table, nibbles >> 4);
 	}
+	bool tiny = exponent < 2;
+	for (uint i = 0; i < 8; i++)
+		w[i] *= tiny ? 1.0 : d;
+	/* A loop, for lavapipe goes through the code of every branch. */
+	[[dont_unroll]] for (; tiny; tiny = false)
+		for (uint i = 0; i < 8; i++)
+			w[i] = tiny_values(ivec4(w[i]), exponent);
 }
