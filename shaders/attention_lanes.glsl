@@ -107,8 +107,9 @@ void add_values(queries q, uint at, uint begin, uint n)
 				weights[t] = subgroupShuffle(q.t.sums[t][i], from);
 			[[unroll]] for (uint c = 0; c < N_COLUMNS; c++) {
 				vec4 v[2];
-				uint column = min((8 * c + lane) * COLUMNS, HEAD_DIM - COLUMNS);
-				v_eight(at + pos * args.n_head_kv * HEAD_DIM + column, v);
+				uint first = 8 * COLUMNS * c;
+				v_eight(at + pos * args.n_head_kv * HEAD_DIM + first,
+					min(lane * COLUMNS, HEAD_DIM - COLUMNS - first), v);
 				[[unroll]] for (uint t = 0; t < TILE_ROWS; t++) {
 					values[t][c][0] += weights[t] * v[0];
 					values[t][c][1] += weights[t] * v[1];

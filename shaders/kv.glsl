@@ -24,35 +24,6 @@ layout(std430, set = 0, binding = KV_READ) readonly buffer k_buffer { uint k_wor
 layout(std430, set = 0, binding = KV_READ) readonly buffer k_floats { vec2 k_f32[]; };
 layout(std430, set = 0, binding = KV_READ + 1) readonly buffer v_buffer { uint v_words[]; };
 layout(std430, set = 0, binding = KV_READ + 1) readonly buffer v_floats { vec2 v_f32[]; };
-/* Quads; with LP_TEXELS from texel buffers, which stand where products have their weights. */
-#ifdef LP_TEXELS
-layout(set = 0, binding = TEXEL_QUADS) uniform usamplerBuffer k_texels;
-layout(set = 0, binding = TEXEL_WORDS) uniform usamplerBuffer v_texels;
-
-uvec4 k_quad(uint at)
-{
-	return texelFetch(k_texels, int(at));
-}
-
-uvec4 v_quad(uint at)
-{
-	return texelFetch(v_texels, int(at));
-}
-#else
-layout(std430, set = 0, binding = KV_READ) readonly buffer k_quad_buffer { uvec4 k_quads[]; };
-layout(std430, set = 0, binding = KV_READ + 1) readonly buffer v_quad_buffer { uvec4 v_quads[]; };
-
-uvec4 k_quad(uint at)
-{
-	return k_quads[at];
-}
-
-uvec4 v_quad(uint at)
-{
-	return v_quads[at];
-}
-#endif
-
 #define UNIT_PAIRS (KV_UNIT / 2)
 
 /* Whole words of a unit, without its scale. */
@@ -116,6 +87,29 @@ vec2 v_pair(uint pair)
 	return q4_0_pair(v_words[unit], v_words[unit + 1 + i / 4], i);
 }
 
+#ifdef LP_TEXELS
+/* As texel buffers, which stand where products have their weights: for subgroups of 8 (attention_lanes.glsl). */
+layout(set = 0, binding = TEXEL_QUADS) uniform usamplerBuffer k_texels;
+layout(set = 0, binding = TEXEL_WORDS) uniform usamplerBuffer v_texels;
+
+uvec4 k_quad(uint at)
+{
+	return texelFetch(k_texels, int(at));
+}
+
+uvec4 v_quad(uint at)
+{
+	return texelFetch(v_texels, int(at));
+}
+
+/* Four words from word `at` % 4 of a on, which b follows. */
+uvec4 four_words(uvec4 a, uvec4 b, uint at)
+{
+	bool by_2 = (at & 2u) != 0;
+	a = by_2 ? uvec4(a.zw, b.xy) : a;
+	return (at & 1u) != 0 ? uvec4(a.yzw, by_2 ? b.z : b.x) : a;
+}
+
 /* The 32 elements of K from `first` on, a whole unit: all vec4s of a head are read at once, so that a scale
  * is read once. */
 void k_unit(uint first, out vec4 w[8])
@@ -128,41 +122,55 @@ void k_unit(uint first, out vec4 w[8])
 			unpack_halves(k_quad(first / 8 + i), w[2 * i], w[2 * i + 1]);
 	} else if (K_TYPE == KV_Q8_0) {
 		uint at = first / KV_UNIT * KV_Q8_0_WORDS;
-		float scale = uintBitsToFloat(k_words[at]);
+		uvec4 a = k_quad(at / 4), b = k_quad(at / 4 + 1), c = k_quad(at / 4 + 2);
+		uvec4 head = four_words(a, b, at), tail = four_words(b, c, at);
+		uint words[8] = uint[8](head.y, head.z, head.w, tail.x, tail.y, tail.z, tail.w, c[at % 4]);
 		[[unroll]] for (uint i = 0; i < 8; i++)
-			w[i] = scale * signed_bytes_of(k_words[at + 1 + i]);
+			w[i] = uintBitsToFloat(head.x) * signed_bytes_of(words[i]);
 	} else {
 		uint at = first / KV_UNIT * KV_Q4_0_WORDS;
-		float scale = uintBitsToFloat(k_words[at]);
+		uvec4 a = k_quad(at / 4), b = k_quad(at / 4 + 1), head = four_words(a, b, at);
+		uint words[4] = uint[4](head.y, head.z, head.w, b[at % 4]);
 		[[unroll]] for (uint i = 0; i < 4; i++) {
-			w[2 * i] = scale * nibbles_of(k_words[at + 1 + i]);
-			w[2 * i + 1] = scale * nibbles_of(k_words[at + 1 + i] >> 16);
+			w[2 * i] = uintBitsToFloat(head.x) * nibbles_of(words[i]);
+			w[2 * i + 1] = uintBitsToFloat(head.x) * nibbles_of(words[i] >> 16);
 		}
 	}
 }
 
-/* The 8 elements of V from `first` on, a multiple of 8. */
-void v_eight(uint first, out vec4 w[2])
+/* Word `at` of the quads that the lanes have, counted from the first lane's. */
+uint word_of_lanes(uvec4 mine, uint at)
 {
-	uint unit = first / KV_UNIT, i = first % KV_UNIT;
+	return subgroupShuffle(mine, at / 4)[at % 4];
+}
+
+/* Elements i .. i + 7, i a multiple of 8, of the 64 of V from `first` on, a whole unit; all lanes call this with
+ * the same `first`.  Two units with a scale are at most 6 quads: each lane loads one. */
+void v_eight(uint first, uint i, out vec4 w[2])
+{
 	if (V_TYPE == KV_F32) {
-		w[0] = uintBitsToFloat(v_quad(first / 4));
-		w[1] = uintBitsToFloat(v_quad(first / 4 + 1));
+		w[0] = uintBitsToFloat(v_quad((first + i) / 4));
+		w[1] = uintBitsToFloat(v_quad((first + i) / 4 + 1));
 	} else if (V_TYPE == KV_F16) {
-		unpack_halves(v_quad(first / 8), w[0], w[1]);
-	} else if (V_TYPE == KV_Q8_0) {
-		unit *= KV_Q8_0_WORDS;
-		float scale = uintBitsToFloat(v_words[unit]);
-		w[0] = scale * signed_bytes_of(v_words[unit + 1 + i / 4]);
-		w[1] = scale * signed_bytes_of(v_words[unit + 2 + i / 4]);
+		unpack_halves(v_quad((first + i) / 8), w[0], w[1]);
 	} else {
-		unit *= KV_Q4_0_WORDS;
-		float scale = uintBitsToFloat(v_words[unit]);
-		uint word = v_words[unit + 1 + i / 8];
-		w[0] = scale * nibbles_of(word);
-		w[1] = scale * nibbles_of(word >> 16);
+		uint n_words = V_TYPE == KV_Q8_0 ? KV_Q8_0_WORDS : KV_Q4_0_WORDS;
+		uint begin = first / KV_UNIT * n_words;
+		uvec4 mine = v_quad(begin / 4 + gl_SubgroupInvocationID);
+		uint unit = begin % 4 + i / KV_UNIT * n_words;
+		float scale = uintBitsToFloat(word_of_lanes(mine, unit));
+		i %= KV_UNIT;
+		if (V_TYPE == KV_Q8_0) {
+			w[0] = scale * signed_bytes_of(word_of_lanes(mine, unit + 1 + i / 4));
+			w[1] = scale * signed_bytes_of(word_of_lanes(mine, unit + 2 + i / 4));
+		} else {
+			uint word = word_of_lanes(mine, unit + 1 + i / 8);
+			w[0] = scale * nibbles_of(word);
+			w[1] = scale * nibbles_of(word >> 16);
+		}
 	}
 }
+#endif
 #endif
 
 #ifdef KV_WRITE
