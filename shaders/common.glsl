@@ -3,7 +3,7 @@
  *
  * Knows no kernel and no weight format.  Everything here is 32-bit arithmetic on 32-bit words: no
  * 8, 16 or 64-bit types, and subgroups only where LP_SUBGROUP or LP_SHUFFLE builds the variant that uses
- * them. */
+ * them; with LP_DOT products of packed bytes. */
 #ifdef LP_SUBGROUP
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
@@ -11,6 +11,9 @@
 #ifdef LP_SHUFFLE
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_shuffle : require
+#endif
+#ifdef LP_DOT
+#extension GL_EXT_spirv_intrinsics : require
 #endif
 #extension GL_EXT_control_flow_attributes : require /* [[unroll]]: hints, no feature of a device */
 
@@ -235,6 +238,12 @@ vec4 bytes_times(uint word, float less, float d)
 	return (bytes(word) - less) * d;
 }
 #endif
+
+/* n, at most 128, less in each byte of a word; the bytes are below 128. */
+uint bytes_less(uint word, uint n)
+{
+	return (word | 0x80808080u) - n * 0x01010101u ^ 0x80808080u;
+}
 
 /* Bit i of the lower four becomes bit 4 of byte i. */
 uint spread_fifth_bits(uint bits)

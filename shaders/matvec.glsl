@@ -17,7 +17,11 @@
 #define TILE 8 /* rows: loads of x are dear there */
 #endif
 #include "sums.glsl"
+#ifdef X_IN_WHOLE_NUMBERS
+#include "product_q8.glsl"
+#else
 #include "product.glsl"
+#endif
 #include "activation.glsl"
 
 #define TEAM_SIZE 16 /* without subgroups */
@@ -83,6 +87,7 @@ uint row_begin(uint first_row, uint first, uint step, uint r)
 	return (first_row + min(row, args.n_out - 1) + r / TEAM_OUTPUTS * args.n_out) * args.row_bytes;
 }
 
+#ifndef X_IN_WHOLE_NUMBERS /* else matvec_q8.glsl has it */
 /* This lane's share of the products of TILE rows with x. */
 SUMS partial_sums(uint first_row, uint first, uint x_at)
 {
@@ -107,6 +112,7 @@ SUMS partial_sums(uint first_row, uint first, uint x_at)
 	}
 	return sums;
 }
+#endif
 
 #if defined(COLUMNS) && defined(LP_SHUFFLE)
 #define COLUMNS_TILE 1
@@ -156,6 +162,9 @@ vec4 column_sum(uint row)
 }
 #endif
 
+#ifdef X_IN_WHOLE_NUMBERS
+#include "matvec_q8.glsl"
+#else
 /* The same for rows x_row .. x_end - 1 of x, to column_sums; the weights of a unit are decoded once. */
 void partial_columns(uint first_row, uint first, uint x_row, uint x_end)
 {
@@ -184,6 +193,7 @@ void partial_columns(uint first_row, uint first, uint x_row, uint x_end)
 	}
 	columns_end(x_row, x_end);
 }
+#endif
 #else
 #define COLUMNS      1
 #define COLUMNS_TILE 0

@@ -450,12 +450,35 @@ static const struct check_case cases[] = {
 	{KERNEL_fma_rate, 1, .n_out = 1, .n_in = 1, .flags = SMALL},
 	{KERNEL_fma_rate, 1, .n_out = 100, .n_in = 3, .flags = SMALL},
 	{KERNEL_fma_rate, 1, .n_out = 1025, .n_in = 2},
+
+	{KERNEL_quantize_x, 1, .n_out = 32, .flags = SMALL},
+	{KERNEL_quantize_x, 7, .n_out = 1056, .room = 9, .flags = SMALL},
+	{KERNEL_quantize_x, 33, .n_out = 4096},
+
+	{KERNEL_matvec_q8, 1, .n_out = 3, .n_in = 32, .flags = SMALL | BIAS},
+	{KERNEL_matvec_q8, 3, .n_out = 31, .n_in = 96, .flags = SMALL | RESIDUAL},
+	{KERNEL_matvec_q8, 9, .n_out = 150, .n_in = 160, .chunk = 64, .flags = BIAS | SCALE},
+	{KERNEL_matvec_q8, 1, .n_out = 67, .n_in = 2048, .flags = SOFTCAP},
+	{KERNEL_matvec_q8, 2, .n_out = 35, .n_in = 256, .activation = ACTIVATION_SILU,
+		.flags = GATED},
+
+	{KERNEL_matmul_q8, 1, .n_out = 3, .n_in = 32, .flags = SMALL | BIAS},
+	{KERNEL_matmul_q8, 9, .n_out = 31, .n_in = 96, .room = 11, .flags = SMALL | RESIDUAL},
+	{KERNEL_matmul_q8, 33, .n_out = 150, .n_in = 256, .chunk = 64, .flags = BIAS | SCALE},
 };
 
 /* A row of the list and, for kernels built per format, one of the formats. */
+static bool has_variant(const struct check_case *c, enum weight weight)
+{
+	return kernel_takes(c->kernel, weight) && (weight == WEIGHT_f32 || !(c->flags & ONLY_F32));
+}
+
 static uint32_t n_variants(const struct check_case *c)
 {
-	return kernel_info(c->kernel)->per_weight && !(c->flags & ONLY_F32) ? N_WEIGHTS : 1;
+	uint32_t n = 0;
+	for (uint32_t w = 0; w < N_WEIGHTS; w++)
+		n += has_variant(c, (enum weight)w);
+	return n;
 }
 
 uint32_t check_n_cases(void)
@@ -471,7 +494,9 @@ static const struct check_case *find_case(uint32_t i, enum weight *weight)
 	const struct check_case *c = cases;
 	for (; i >= n_variants(c); c++)
 		i -= n_variants(c);
-	*weight = (enum weight)i;
+	*weight = 0;
+	while (!has_variant(c, *weight) || i-- > 0)
+		++*weight;
 	return c;
 }
 
@@ -536,7 +561,8 @@ void check_case_name(uint32_t i, char *name, size_t n_bytes)
 		text_printf(&t, " rot %u", c->n_rot);
 	if (has_cache(c))
 		text_printf(&t, " %s/%s", kv_names[c->k], kv_names[c->v]);
-	if (c->kernel == KERNEL_glu || (c->flags & GATED && c->kernel == KERNEL_matvec))
+	if (c->kernel == KERNEL_glu ||
+		(c->flags & GATED && (c->kernel == KERNEL_matvec || c->kernel == KERNEL_matvec_q8)))
 		text_printf(&t, " %s", activations[c->activation]);
 	if (c->n_segments)
 		text_printf(&t, " in %u", c->n_segments);
@@ -634,6 +660,24 @@ static void build_glu(struct side *s, const struct step_row *rows)
 		plan_glu(&s->plan, out, gate, up, c->activation, side_n_used(s));
 }
 
+/* Room for n elements of each row in whole numbers. */
+static void output_quantized(struct side *s, uint32_t n)
+{
+	s->plan.q8 =
+		side_output(s, quantized_bytes(n, side_room(s)), FORM_X_Q8, CHECK_LIMIT_QUANTISED);
+	if (!s->status)
+		s->operands[s->n_operands - 1].n_defined = quantized_bytes(n, s->c->n_rows);
+}
+
+static void build_quantize(struct side *s, const struct step_row *rows)
+{
+	output_quantized(s, s->c->n_out);
+	struct rows x = input_rows(s, s->c->n_out, 4);
+	input_step(s, rows, 1);
+	if (!s->status)
+		plan_quantize(&s->plan, x);
+}
+
 static void build_matmul(struct side *s, const struct step_row *rows)
 {
 	const struct check_case *c = s->c;
@@ -643,6 +687,8 @@ static void build_matmul(struct side *s, const struct step_row *rows)
 	struct rows residual = {0};
 	struct rows out =
 		output_rows(s, c->n_out, is_float ? CHECK_LIMIT_FLOAT : CHECK_LIMIT_QUANTISED);
+	if (c->kernel == KERNEL_matvec_q8 || c->kernel == KERNEL_matmul_q8)
+		output_quantized(s, case_columns(c, s->weight));
 	struct rows x = input_rows(s, case_columns(c, s->weight), 1);
 	struct weights w = input_weights(
 		s, s->weight, c->flags & GATED ? 2 * c->n_out : c->n_out, x.n, c->chunk, s->chunks);
@@ -1020,6 +1066,9 @@ static void (*const builders[N_KERNELS])(struct side *s, const struct step_row *
 	[KERNEL_layernorm] = build_norm,
 	[KERNEL_matvec] = build_matmul,
 	[KERNEL_matmul] = build_matmul,
+	[KERNEL_quantize_x] = build_quantize,
+	[KERNEL_matvec_q8] = build_matmul,
+	[KERNEL_matmul_q8] = build_matmul,
 	[KERNEL_rope_kv] = build_rope_kv,
 	[KERNEL_attn_decode] = build_attention,
 	[KERNEL_attn_reduce] = build_attn_reduce,
@@ -1073,9 +1122,10 @@ void side_build(struct side *s)
 		return;
 	}
 	bool decode = s->c->kernel == KERNEL_matvec || s->c->kernel == KERNEL_expert_matvec ||
-		s->c->kernel == KERNEL_attn_decode || s->c->kernel == KERNEL_attn_reduce ||
-		s->c->kernel == KERNEL_sample || s->c->kernel == KERNEL_beam_select ||
-		s->c->kernel == KERNEL_control || s->c->kernel == KERNEL_delta_decode ||
+		s->c->kernel == KERNEL_matvec_q8 || s->c->kernel == KERNEL_attn_decode ||
+		s->c->kernel == KERNEL_attn_reduce || s->c->kernel == KERNEL_sample ||
+		s->c->kernel == KERNEL_beam_select || s->c->kernel == KERNEL_control ||
+		s->c->kernel == KERNEL_delta_decode ||
 		(s->c->kernel == KERNEL_conv && s->c->n_segments);
 	s->plan.role = decode ? ROLE_DECODE : ROLE_PREFILL;
 	s->plan.max_rows = side_room(s);
@@ -1142,6 +1192,8 @@ static struct piece piece_of(enum form form)
 		return (struct piece){2, 1, KV_F16};
 	case FORM_Q8_0:
 		return (struct piece){KV_Q8_0_WORDS * 4, KV_UNIT, KV_Q8_0};
+	case FORM_X_Q8:
+		return (struct piece){Q8_WORDS * 4, KV_UNIT, KV_Q8_0};
 	case FORM_Q4_0:
 		return (struct piece){KV_Q4_0_WORDS * 4, KV_UNIT, KV_Q4_0};
 	default:

@@ -23,6 +23,7 @@ struct extent {
 		ELEMENT_F16 = KV_F16,
 		ELEMENT_Q8_0 = KV_Q8_0,
 		ELEMENT_Q4_0 = KV_Q4_0,
+		ELEMENT_X_Q8, /* 32 in Q8_WORDS */
 		ELEMENT_WORD,
 		ELEMENT_ROUTE,
 		ELEMENT_NONE
@@ -76,8 +77,13 @@ static struct extent extent_of(const struct op *op, uint32_t i, const struct ste
 	case KERNEL_layernorm:
 		return rows_extent(n, a->rmsnorm.stride_out,
 			(uint64_t)a->rmsnorm.n * a->rmsnorm.n_segments, CHECK_LIMIT_ELEMENT);
+	case KERNEL_quantize_x:
+		return (struct extent){
+			n, a->quantize_x.n, a->quantize_x.n, ELEMENT_X_Q8, CHECK_LIMIT_QUANTISED};
 	case KERNEL_matvec:
 	case KERNEL_matmul:
+	case KERNEL_matvec_q8:
+	case KERNEL_matmul_q8:
 		return rows_extent(
 			n, a->matmul.stride_out, a->matmul.n_out, matmul_limit(op->weight));
 	case KERNEL_rope_kv:
@@ -177,7 +183,10 @@ static double element(const uint8_t *bytes, uint64_t i, const struct extent *e)
 	float values[KV_UNIT];
 	if (e->element == ELEMENT_F32 || e->element >= ELEMENT_WORD)
 		return (double)((const float *)(const void *)bytes)[i];
-	kv_load((enum kv_type)e->element, bytes, i / KV_UNIT * KV_UNIT, KV_UNIT, values);
+	if (e->element == ELEMENT_X_Q8)
+		kv_load(KV_Q8_0, bytes + i / KV_UNIT * Q8_WORDS * 4, 0, KV_UNIT, values);
+	else
+		kv_load((enum kv_type)e->element, bytes, i / KV_UNIT * KV_UNIT, KV_UNIT, values);
 	return (double)values[i % KV_UNIT];
 }
 

@@ -57,13 +57,14 @@ enum {
 
 /* WORDS: every bit counts.  RESULT: struct sample_result, words but for the log-probability.  ROUTE: struct expert_route and struct
  * top_token, a word and a number.  Q8_0, Q4_0:
- * units of a cache. */
+ * units of a cache; X_Q8: of x in whole numbers. */
 enum form {
 	FORM_INPUT,
 	FORM_F32,
 	FORM_F16,
 	FORM_Q8_0,
 	FORM_Q4_0,
+	FORM_X_Q8,
 	FORM_WORDS,
 	FORM_RESULT,
 	FORM_ROUTE

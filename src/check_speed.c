@@ -24,6 +24,9 @@ static const struct shape_kind {
 } kinds[N_KERNELS] = {
 	[KERNEL_matvec] = {"outputs x rows x inputs", PRODUCT},
 	[KERNEL_matmul] = {"outputs x rows x inputs", PRODUCT},
+	[KERNEL_quantize_x] = {"columns x rows", WIDTH},
+	[KERNEL_matvec_q8] = {"outputs x rows x inputs", PRODUCT},
+	[KERNEL_matmul_q8] = {"outputs x rows x inputs", PRODUCT},
 	[KERNEL_expert_matvec] = {"outputs x rows x inputs", EXPERTS},
 	[KERNEL_embed] = {"tokens x rows x columns", TABLE},
 	[KERNEL_attn_decode] = {"heads x rows x positions", ATTENTION},
@@ -67,6 +70,9 @@ enum lap_status kernel_shape_check(const struct kernel_shape *s, struct lap_erro
 	const bool wants_k = kind->part != WIDTH;
 	if (!kind->words)
 		return fail(err, LAP_USAGE, "%s is not measured alone", name);
+	if (!kernel_takes(s->kernel, s->weight))
+		return fail(err, LAP_USAGE, "%s: weights of %s are no whole numbers times a scale",
+			name, weight_format(s->weight)->label);
 	if (kernel_info(s->kernel)->per_weight && s->k % weight_format(s->weight)->block_weights)
 		return fail(err, LAP_USAGE,
 			"%s: found rows of %u weights, expected blocks of %u for %s", name,

@@ -12,8 +12,6 @@ static const struct kernel_info kernels[N_KERNELS] = {
 	[KERNEL_##name] = {#name, PER_WEIGHT_##per_weight, written, all, outputs, rows, \
 		(uint32_t)sizeof(struct args)},
 #define VARIANT(kernel, variant, define)
-#define PER_WEIGHT_YES true
-#define PER_WEIGHT_NO  false
 #include "kernels.def"
 #undef KERNEL
 #undef VARIANT
@@ -24,11 +22,30 @@ const struct kernel_info *kernel_info(enum kernel kernel)
 	return &kernels[kernel];
 }
 
+bool kernel_takes(enum kernel kernel, enum weight weight)
+{
+	switch (kernels[kernel].per_weight) {
+	case PER_WEIGHT_NO:
+		return weight == 0;
+	case PER_WEIGHT_INTEGERS:
+		return weight_format(weight)->integers;
+	case PER_WEIGHT_YES:
+		break;
+	}
+	return true;
+}
+
 void plan_free(struct plan *p)
 {
 	free(p->ops);
 	p->ops = NULL;
 	p->n_ops = p->capacity = 0;
+}
+
+static bool overlap(const struct view *a, const struct view *b)
+{
+	return a->buffer == b->buffer && a->offset < b->offset + b->n_bytes &&
+		b->offset < a->offset + a->n_bytes;
 }
 
 /* The one way into the list.  `buffers` are the operands in binding order, as many as the kernel has. */
@@ -38,6 +55,9 @@ static void plan_append(struct plan *p, struct op op)
 	assert(op.n_outputs > 0);
 	for (uint32_t i = 0; i < k->n_buffers; i++)
 		assert(op.buffers[i].buffer && op.buffers[i].offset % VIEW_ALIGN == 0);
+	for (uint32_t i = 0; i < k->n_written; i++)
+		if (overlap(&op.buffers[i], &p->q8_of.view))
+			p->q8_of.n = 0;
 	if (p->n_ops == p->capacity) {
 		uint32_t capacity = p->capacity ? p->capacity * 2 : 64;
 		struct op *ops = realloc(p->ops, capacity * sizeof *ops);
@@ -186,6 +206,30 @@ void plan_norm_gated(struct plan *p, struct rows out, struct rows x, const struc
 		p->ops[n_ops].args.rmsnorm.is_gated = true;
 }
 
+uint64_t quantized_bytes(uint32_t n, uint64_t n_rows)
+{
+	return n_rows * Q8_ROW_WORDS(n) * sizeof(uint32_t);
+}
+
+struct rows plan_quantize(struct plan *p, struct rows x)
+{
+	const struct rows out = {p->q8, x.n, Q8_ROW_WORDS(x.n)};
+	assert(x.n % 32 == 0 && p->q8.n_bytes >= quantized_bytes(x.n, p->max_rows));
+	if (p->q8_of.n == x.n && p->q8_of.view.buffer == x.view.buffer &&
+		p->q8_of.view.offset == x.view.offset)
+		return out;
+	plan_append(p,
+		(struct op){
+			.kernel = KERNEL_quantize_x,
+			.n_outputs = x.n / 32,
+			.rule = SIZE_ROWS,
+			.buffers = {out.view, x.view},
+			.args.quantize_x = {x.n, out.stride, x.stride},
+		});
+	p->q8_of = x;
+	return out;
+}
+
 void plan_matmul(
 	struct plan *p, struct rows out, const struct weights *w, struct rows x, struct epilogue e)
 {
@@ -197,11 +241,15 @@ void plan_matmul(
 	assert(!has(e.bias) || (e.bias->weight == WEIGHT_f32 && e.bias->n_cols == out.n));
 	assert(!e.residual.n || e.residual.n == out.n);
 	const bool decode = p->role == ROLE_DECODE;
+	const bool integers = p->q8.n_bytes && weight_format(w->weight)->integers;
+	if (integers)
+		x = plan_quantize(p, x);
 	const uint32_t n_columns = p->max_rows < MATVEC_COLUMNS ? p->max_rows : MATVEC_COLUMNS;
 	for (uint32_t i = 0; i < w->n_chunks; i++) {
 		uint32_t first = i * w->rows_per_chunk, n = chunk_rows(w, i) / rows_per_output;
 		struct op op = {
-			.kernel = decode ? KERNEL_matvec : KERNEL_matmul,
+			.kernel = decode ? (integers ? KERNEL_matvec_q8 : KERNEL_matvec)
+					 : (integers ? KERNEL_matmul_q8 : KERNEL_matmul),
 			.weight = w->weight,
 			.n_outputs = n,
 			.rule = SIZE_ROWS,

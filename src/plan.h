@@ -22,15 +22,20 @@ enum kernel {
 	N_KERNELS
 };
 
+enum per_weight { PER_WEIGHT_NO, PER_WEIGHT_YES, PER_WEIGHT_INTEGERS };
+
 struct kernel_info {
 	const char *name;
-	bool per_weight;
+	enum per_weight per_weight; /* built for no format, for all, for those with integers */
 	uint32_t n_written, n_buffers;
 	uint32_t outputs_per_group, rows_per_group;
 	uint32_t args_bytes;
 };
 
 const struct kernel_info *kernel_info(enum kernel kernel);
+
+/* Whether the kernel is built for weights of that format; without formats there is one build, for the first. */
+bool kernel_takes(enum kernel kernel, enum weight weight);
 
 struct buffer; /* device memory of a backend (backend.h) */
 
@@ -97,7 +102,10 @@ struct plan {
 	struct view sizes; /* dispatch_size[MAX_SIZES]; belongs to this plan alone */
 	struct op *ops;
 	uint32_t n_ops, capacity;
-	int32_t layer;      /* given to the ops that follow */
+	int32_t layer; /* given to the ops that follow */
+	struct view
+		q8; /* room for x in whole numbers: products that can take it so, do; none: f32 */
+	struct rows q8_of;  /* the x that it holds after the last op; n 0: none */
 	bool out_of_memory; /* some append failed: the plan must not be run */
 };
 
@@ -145,7 +153,14 @@ struct epilogue {
 		gated; /* in decode: 1 + the activation of a gated product, which has nothing else */
 };
 
-/* out = epilogue(w x).  One op per chunk of w, of which a gated product has one. */
+/* The rows of x in whole numbers, in p->q8 (see struct quantize_args): an op, unless they are there. */
+struct rows plan_quantize(struct plan *p, struct rows x);
+
+/* What p->q8 must hold for rows of n elements. */
+uint64_t quantized_bytes(uint32_t n, uint64_t n_rows);
+
+/* out = epilogue(w x).  One op per chunk of w, of which a gated product has one.  With p->q8, and weights that have
+ * integers, the product is one of whole numbers. */
 void plan_matmul(
 	struct plan *p, struct rows out, const struct weights *w, struct rows x, struct epilogue e);
 

@@ -25,6 +25,8 @@ struct op_class op_class(const struct op *op)
 	switch (op->kernel) {
 	case KERNEL_matvec:
 	case KERNEL_matmul:
+	case KERNEL_matvec_q8:
+	case KERNEL_matmul_q8:
 		c.inputs = power_above(op->args.matmul.n_in);
 		break;
 	case KERNEL_expert_matvec:
@@ -98,6 +100,7 @@ static const struct {
 	[FEATURE_SHUFFLE] = {"shuffle", FEATURE_SUBGROUP},
 	[FEATURE_LONG] = {"long", FEATURE_SUBGROUP},
 	[FEATURE_SHARED] = {"shared", FEATURE_SHARED},
+	[FEATURE_DOT] = {"dot", FEATURE_DOT},
 };
 
 const char *feature_name(enum feature f)

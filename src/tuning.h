@@ -38,6 +38,7 @@ enum feature {
 	FEATURE_SHUFFLE, /* needs texels */
 	FEATURE_LONG,    /* needs shuffle */
 	FEATURE_SHARED,
+	FEATURE_DOT,
 	N_FEATURES
 };
 

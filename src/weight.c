@@ -273,7 +273,10 @@ static void decode_tq2_0(const uint8_t *b, uint64_t n, float *out)
 /* ---- the table --------------------------------------------------------------------------------- */
 
 static const struct weight_format formats[N_WEIGHTS] = {
-#define WEIGHT(name, id, label, n, bytes) {#name, label, id, n, bytes, decode_##name},
+#define WEIGHT(name, id, label, n, bytes, integers) \
+	{#name, label, id, n, bytes, INTEGERS_##integers, decode_##name},
+#define INTEGERS_YES true
+#define INTEGERS_NO  false
 #include "weights.def"
 #undef WEIGHT
 };
@@ -307,7 +310,7 @@ const char *weight_gguf_name(uint32_t gguf_type)
 
 const char *weight_list(void)
 {
-#define WEIGHT(name, id, label, n, bytes) " " label
+#define WEIGHT(name, id, label, n, bytes, integers) " " label
 	static const char list[] =
 #include "weights.def"
 		;

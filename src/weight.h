@@ -8,7 +8,7 @@
 #include "base.h"
 
 enum weight {
-#define WEIGHT(name, id, label, n, bytes) WEIGHT_##name,
+#define WEIGHT(name, id, label, n, bytes, integers) WEIGHT_##name,
 #include "weights.def"
 #undef WEIGHT
 	N_WEIGHTS
@@ -20,6 +20,7 @@ struct weight_format {
 	uint32_t gguf_type;
 	uint32_t block_weights; /* weights in a block */
 	uint32_t block_bytes;
+	bool integers; /* products take x in whole numbers where asked: see weights.def */
 	/* n weights (a multiple of block_weights) from consecutive blocks, exactly as the format
 	 * defines them in float32 (subnormal scales included). */
 	void (*decode)(const uint8_t *blocks, uint64_t n, float *out);

@@ -69,6 +69,8 @@ struct work op_work(const struct op *op, const struct step_header *step)
 	switch (op->kernel) {
 	case KERNEL_matvec:
 	case KERNEL_matmul:
+	case KERNEL_matvec_q8:
+	case KERNEL_matmul_q8:
 		return product(rows, a->matmul.n_out, a->matmul.n_in,
 			(double)a->matmul.n_out * a->matmul.row_bytes);
 	case KERNEL_expert_matvec:
@@ -91,6 +93,9 @@ struct work op_work(const struct op *op, const struct step_header *step)
 	case KERNEL_rmsnorm:
 	case KERNEL_layernorm:
 		floats = (2.0 + a->rmsnorm.has_residual) * a->rmsnorm.n * a->rmsnorm.n_segments;
+		break;
+	case KERNEL_quantize_x:
+		floats = a->quantize_x.n + Q8_ROW_WORDS(a->quantize_x.n);
 		break;
 	case KERNEL_rope_kv:
 		floats = 2.0 * (a->rope_kv.n_head + 2.0 * a->rope_kv.n_head_kv) *

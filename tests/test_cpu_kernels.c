@@ -189,6 +189,76 @@ Test(cpu_kernels, matmul)
 	}
 }
 
+/* The largest of 32 becomes 127 or -127, the others the nearest whole number; sums of 16 stand behind. */
+Test(cpu_kernels, quantize_x)
+{
+	struct step step = {.header = {.n_rows = 2, .n_kv = 1}};
+	struct op op = {.kernel = KERNEL_quantize_x, .args.quantize_x = {64, 2 * Q8_WORDS, 64}};
+	uint8_t *bytes;
+	op.buffers[0] = make_view(2 * 2 * Q8_WORDS * sizeof(uint32_t), &bytes);
+	float *x = make_floats(&op.buffers[1], 2 * 64);
+	memset(x, 0, 32 * sizeof *x);
+	x[32] = -254;
+	x[33] = 3; /* 1.5 steps: to even */
+	x[34] = 5; /* 2.5 */
+	x[63] = NAN;
+	for (uint32_t i = 0; i < 32; i++)
+		x[64 + i] = (float)i - 10;
+	cpu_kernels[op.kernel](&op, &step.header);
+	const uint32_t *words = (const uint32_t *)(const void *)bytes;
+	for (uint32_t i = 0; i < Q8_WORDS; i++)
+		cr_expect_eq(words[i], 0, "zeros");
+	float f[Q8_WORDS];
+	memcpy(f, words + Q8_WORDS, sizeof f);
+	cr_expect(isnan(f[0]), "one NaN is not lost");
+	cr_expect_eq(words[Q8_WORDS + 1] & 0xFFFFFF, 0x020281);
+	memcpy(f, words + 2 * Q8_WORDS, sizeof f);
+	cr_expect_eq(f[0], 21.0f / 127);
+	const int8_t *q = (const int8_t *)(words + 2 * Q8_WORDS + 1);
+	float sums[2] = {0};
+	for (uint32_t i = 0; i < 32; i++) {
+		cr_expect_eq(q[i], (int)rintf(((float)i - 10) * 127 / 21), "element %u", i);
+		sums[i / 16] += q[i];
+	}
+	cr_expect_eq(f[9], sums[0]);
+	cr_expect_eq(f[10], sums[1]);
+	release_op(&op);
+}
+
+/* A Q8_0 block times a unit of x: whole numbers, and two scales. */
+Test(cpu_kernels, product_of_whole_numbers)
+{
+	struct step step = {.header = {.n_rows = 1, .n_kv = 1}};
+	struct op op = {.kernel = KERNEL_matvec_q8,
+		.weight = WEIGHT_q8_0,
+		.n_outputs = 1,
+		.args.matvec_q8 = {.n_out = 1,
+			.n_in = 32,
+			.row_bytes = 34,
+			.n_rows = 1,
+			.stride_out = 1,
+			.stride_x = Q8_WORDS,
+			.scale = 1}};
+	uint8_t *block, *unit;
+	float *out = make_output(&op.buffers[0], 1);
+	op.buffers[1] = make_view(34, &block);
+	op.buffers[2] = make_view(Q8_WORDS * sizeof(uint32_t), &unit);
+	const uint16_t half = float_to_half(0.25f);
+	const float d = 0.5f;
+	int sum = 0;
+	memcpy(block, &half, sizeof half);
+	memcpy(unit, &d, sizeof d);
+	for (int i = 0; i < 32; i++) {
+		const int w = i * 8 - 128, q = 127 - i * i % 255;
+		block[2 + i] = (uint8_t)w;
+		unit[4 + i] = (uint8_t)q;
+		sum += w * q;
+	}
+	cpu_kernels[op.kernel](&op, &step.header);
+	cr_expect_eq(*out, 0.125f * (float)sum);
+	release_op(&op);
+}
+
 static void test_embed(enum weight weight, uint32_t n_embd, bool by_pos, bool residual)
 {
 	const struct weight_format *f = weight_format(weight);

@@ -432,24 +432,27 @@ Test(vk_backend, every_shader_compiles)
 	VkPipeline pipelines[ARRAY_COUNT(keys)], again[ARRAY_COUNT(keys)];
 	for (enum kernel kernel = 0; kernel < N_KERNELS; kernel++)
 		for (enum weight weight = 0; weight < N_WEIGHTS; weight++) {
-			if (weight > 0 && !kernel_info(kernel)->per_weight)
+			if (!kernel_takes(kernel, weight))
 				continue;
 			if (test_small() && weight % 4 != 0) /* test_vk_kernels has the others */
 				continue;
 			struct op op = {.kernel = kernel, .weight = weight, .constant = 64};
-			static const char *const variants[] = {
-				NULL, "subgroup", "texels", "shuffle", "long", "wide", "shared"};
+			static const char *const variants[] = {NULL, "subgroup", "texels",
+				"shuffle", "long", "wide", "shared", "dot"};
 			for (size_t i = 0; i < ARRAY_COUNT(variants); i++) {
 				keys[n] = pipeline_key(v, &op);
 				keys[n].variant = variants[i];
-				bool uses = i >= 5 ||
-					(variants[i] &&
-						(i < 3 ? v->info.subgroup_arithmetic : v->shuffle));
+				bool uses = i == 7 ? v->info.integer_dot
+						   : i >= 5 ||
+						(variants[i] &&
+							(i < 3 ? v->info.subgroup_arithmetic
+							       : v->shuffle));
 				n += !variants[i] ||
 					(uses && spirv_find(kernel, weight, variants[i]));
 			}
 		}
-	cr_assert(n == spirv_count() || test_small() || !v->info.subgroup_arithmetic || !v->shuffle,
+	cr_assert(n == spirv_count() || test_small() || !v->info.subgroup_arithmetic ||
+			!v->shuffle || !v->info.integer_dot,
 		"%u keys, %zu modules", n, spirv_count());
 	cr_assert_eq(pipelines_get(v, keys, n, pipelines, &err), LAP_OK, "%s", err.text);
 	cr_assert_eq(v->n_pipelines, n);

@@ -19,18 +19,19 @@ static struct rows shared_rows(struct backend *b, uint32_t n_rows, uint32_t n, f
 struct columns_case {
 	struct backend *b;
 	struct weights w;
-	struct view chunk, step, sizes;
+	struct view chunk, step, sizes,
+		q8; /* q8: x is multiplied in whole numbers; n_bytes 0: not */
 	struct rows x, out, alone;
 	float *x_floats, *out_floats, *alone_floats;
 	struct step_header *header;
 };
 
 static void columns_create(struct columns_case *t, struct backend *b, enum weight weight,
-	uint32_t n_out, uint32_t n_in)
+	uint32_t n_out, uint32_t n_in, bool q8)
 {
 	struct side random = {.random = 1000 * n_out + n_in};
 	struct dispatch_size *sizes;
-	uint8_t *weights;
+	uint8_t *weights, *words;
 	uint64_t row_bytes = 0;
 	cr_assert(weight_row_bytes(weight, n_in, &row_bytes));
 	*t = (struct columns_case){.b = b};
@@ -39,6 +40,8 @@ static void columns_create(struct columns_case *t, struct backend *b, enum weigh
 		b, sizeof(struct step_header) + MOST_ROWS * sizeof(struct step_row), &t->header);
 	t->sizes = shared(b, MAX_SIZES * sizeof *sizes, &sizes);
 	t->x = shared_rows(b, MOST_ROWS, n_in, &t->x_floats);
+	if (q8)
+		t->q8 = shared(b, quantized_bytes(n_in, MOST_ROWS), &words);
 	t->out = shared_rows(b, MOST_ROWS, n_out, &t->out_floats);
 	t->alone = shared_rows(b, MOST_ROWS, n_out, &t->alone_floats);
 	random_blocks(&random, weight, weights, n_out * row_bytes);
@@ -59,7 +62,8 @@ static void columns_create(struct columns_case *t, struct backend *b, enum weigh
 
 static void columns_destroy(struct columns_case *t)
 {
-	struct view all[] = {t->chunk, t->step, t->sizes, t->x.view, t->out.view, t->alone.view};
+	struct view all[] = {
+		t->chunk, t->step, t->sizes, t->q8, t->x.view, t->out.view, t->alone.view};
 	for (size_t i = 0; i < ARRAY_COUNT(all); i++)
 		t->b->ops->buffer_destroy(t->b, all[i].buffer);
 }
@@ -82,7 +86,8 @@ static void columns_run(
 		.max_rows = room,
 		.layer = -1,
 		.step = t->step,
-		.sizes = t->sizes};
+		.sizes = t->sizes,
+		.q8 = t->q8};
 	plan_matmul(
 		&plan, rows_from(out, first), &t->w, rows_from(t->x, first), (struct epilogue){0});
 	cr_assert_eq(t->b->ops->prepare(t->b, &plan, false, &r, &err), LAP_OK, "%s", err.text);
@@ -107,10 +112,10 @@ static void expect_rows_alone(const struct columns_case *t, uint32_t first, uint
 }
 
 static void columns_compare(struct backend *b, enum weight weight, uint32_t n_out, uint32_t n_in,
-	const uint32_t *n_rows, size_t n)
+	bool q8, const uint32_t *n_rows, size_t n)
 {
 	struct columns_case t;
-	columns_create(&t, b, weight, n_out, n_in);
+	columns_create(&t, b, weight, n_out, n_in, q8);
 	uint64_t stride_bytes = (uint64_t)t.x.stride * sizeof(float);
 	float *kept = malloc(stride_bytes);
 	cr_assert(kept);
@@ -154,12 +159,14 @@ static void compare_all(const struct vk_options *options, bool few)
 		if (few && !is_typical(weight))
 			continue;
 		size_t n = few || !is_typical(weight) ? 4 : ARRAY_COUNT(rows);
-		columns_compare(vk, weight, 16, 256, rows, n);
-		columns_compare(vk, weight, 37, 256, rows, 4);
+		columns_compare(vk, weight, 16, 256, false, rows, n);
+		columns_compare(vk, weight, 37, 256, false, rows, 4);
 		if (!few)
-			columns_compare(vk, weight, 512, 256, rows, n);
+			columns_compare(vk, weight, 512, 256, false, rows, n);
 		if (weight_format(weight)->block_weights == 1)
-			columns_compare(vk, weight, 35, 45, rows, n);
+			columns_compare(vk, weight, 35, 45, false, rows, n);
+		if (weight_format(weight)->integers && is_typical(weight))
+			columns_compare(vk, weight, 37, 256, true, rows, 4);
 	}
 	vk->ops->close(vk);
 }

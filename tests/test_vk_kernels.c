@@ -84,6 +84,7 @@ static void check_products(const struct vk_options *options)
 {
 	check_kernel(KERNEL_matvec, options, true);
 	check_kernel(KERNEL_expert_matvec, options, true);
+	check_kernel(KERNEL_matvec_q8, options, true);
 }
 
 Test(vk_kernels, products_without_subgroups)
@@ -95,6 +96,7 @@ Test(vk_kernels, products_without_texels)
 {
 	check_products(&(struct vk_options){.no_texels = true});
 	check_kernel(KERNEL_matmul, &(struct vk_options){.no_texels = true}, true);
+	check_kernel(KERNEL_matmul_q8, &(struct vk_options){.no_texels = true}, true);
 }
 
 /* As on GPUs. */

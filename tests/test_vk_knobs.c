@@ -55,6 +55,7 @@ static void try_backend(const struct vk_options *options)
 	cr_assert_eq(vk_open(options, &vk, &err), LAP_OK, "%s", err.text);
 	cr_assert_eq(cpu_open(&cpu, &err), LAP_OK, "%s", err.text);
 	cr_expect_gt(try_all(vk, cpu, KERNEL_matvec, "matvec q8_0 150 x"), 5);
+	cr_expect_gt(try_all(vk, cpu, KERNEL_matvec_q8, "matvec_q8 q4_k 31 x"), 5);
 	cr_expect_gt(try_all(vk, cpu, KERNEL_expert_matvec, "expert_matvec f16 64 x"), 5);
 	cr_expect_gt(try_all(vk, cpu, KERNEL_glu, "glu 256"), 2);
 	vk->ops->close(vk);

@@ -282,7 +282,7 @@ static struct table formats = {
 	.n_rows = N_WEIGHTS,
 	.rows =
 		{
-#define WEIGHT(format, id, label, n, bytes) {.name = label},
+#define WEIGHT(format, id, label, n, bytes, integers) {.name = label},
 #include "weights.def"
 #undef WEIGHT
 		},

@@ -15,3 +15,16 @@ void weight_decode(uint row_byte, uint unit, out vec4 w[8])
 		w[i] = value;
 	}
 }
+
+#define WEIGHT_HAS_MINIMUM
+void weight_integers(uint row_byte, uint unit, out uint q[8], out vec2 scale, out vec2 minimum)
+{
+	uint at = (row_byte >> 2) + 21 * (unit / 8), u = unit % 8, words[9];
+	vec2 dm = halves_to_float(word(at + 20));
+	uint pairs = word(at + u / 2) >> 16 * (u & 1u);
+	scale = dm.x * vec2(pairs & 15u, pairs >> 8 & 15u);
+	minimum = dm.y * vec2(pairs >> 4 & 15u, pairs >> 12 & 15u);
+	load_three_quads(4 * (at + 4 + 8 * (u / 4)), words);
+	for (uint i = 0; i < 8; i++)
+		q[i] = words[i] >> 2 * (u % 4) & 0x03030303u;
+}

@@ -18,3 +18,18 @@ void weight_decode(uint row_byte, uint unit, out vec4 w[8])
 		w[i] = bytes_times(values, 4, ds[i / 4]);
 	}
 }
+
+void weight_integers(uint row_byte, uint unit, out uint q[8], out vec2 scale, out vec2 minimum)
+{
+	uint block = row_byte + 110 * (unit / 8), u = unit % 8;
+	uint low = half_at(block + 96 + 2 * (u % 4)) >> 4 * (u / 4) & 0x0F0Fu;
+	uint pairs = half_at(block + 104 + 2 * (u & 1u)) >> 2 * (u / 2) & 0x0303u;
+	uint scales = low | pairs << 4;
+	scale = half_to_float(half_at(block + 108)) * (vec2(scales & 0xFFu, scales >> 8) - 32);
+	minimum = vec2(0);
+	uint words[9], third[9];
+	load_three_quads(block + 32 + 32 * (u / 4), words);
+	load_three_quads(block, third);
+	for (uint i = 0; i < 8; i++)
+		q[i] = bytes_less(words[i] >> 2 * (u % 4) & 0x03030303u | bits_to(third[i], u, 2), 4);
+}

@@ -11,3 +11,16 @@ void weight_decode(uint row_byte, uint unit, out vec4 w[8])
 		w[i + 4] = bytes_times(nibbles >> 4 & 0x0F0F0F0Fu, 8, d);
 	}
 }
+
+void weight_integers(uint row_byte, uint unit, out uint q[8], out vec2 scale, out vec2 minimum)
+{
+	uint words[6];
+	load_two_quads(row_byte + 18 * unit, words);
+	scale = vec2(half_to_float(words[0]));
+	minimum = vec2(0);
+	for (uint i = 0; i < 4; i++) {
+		uint nibbles = words[i] >> 16 | words[i + 1] << 16;
+		q[i] = bytes_less(nibbles & 0x0F0F0F0Fu, 8);
+		q[i + 4] = bytes_less(nibbles >> 4 & 0x0F0F0F0Fu, 8);
+	}
+}

@@ -14,3 +14,19 @@ void weight_decode(uint row_byte, uint unit, out vec4 w[8])
 		w[i + 4] = bytes_times(b, 16, d);
 	}
 }
+
+void weight_integers(uint row_byte, uint unit, out uint q[8], out vec2 scale, out vec2 minimum)
+{
+	uint words[9];
+	load_three_quads(row_byte + 22 * unit, words);
+	scale = vec2(half_to_float(words[0]));
+	minimum = vec2(0);
+	uint fifth = words[0] >> 16 | words[1] << 16;
+	for (uint i = 0; i < 4; i++) {
+		uint nibbles = words[i + 1] >> 16 | words[i + 2] << 16;
+		uint a = nibbles & 0x0F0F0F0Fu | spread_fifth_bits(fifth >> 4 * i);
+		uint b = nibbles >> 4 & 0x0F0F0F0Fu | spread_fifth_bits(fifth >> 16 + 4 * i);
+		q[i] = bytes_less(a, 16);
+		q[i + 4] = bytes_less(b, 16);
+	}
+}

@@ -15,3 +15,18 @@ void weight_decode(uint row_byte, uint unit, out vec4 w[8])
 		w[i + 4] = high;
 	}
 }
+
+#define WEIGHT_HAS_MINIMUM
+void weight_integers(uint row_byte, uint unit, out uint q[8], out vec2 scale, out vec2 minimum)
+{
+	uint words[6];
+	load_two_quads(row_byte + 24 * unit, words);
+	vec2 dm = halves_to_float(words[0]);
+	scale = dm.xx;
+	minimum = -dm.yy;
+	for (uint i = 0; i < 4; i++) {
+		uint nibbles = words[i + 2];
+		q[i] = nibbles & 0x0F0F0F0Fu | spread_fifth_bits(words[1] >> 4 * i);
+		q[i + 4] = nibbles >> 4 & 0x0F0F0F0Fu | spread_fifth_bits(words[1] >> 16 + 4 * i);
+	}
+}

@@ -7,3 +7,13 @@ void weight_decode(uint row_byte, uint unit, out vec4 w[8])
 	for (uint i = 0; i < 8; i++)
 		w[i] = signed_bytes_times(q[i] >> 16 | q[i + 1] << 16, d);
 }
+
+void weight_integers(uint row_byte, uint unit, out uint q[8], out vec2 scale, out vec2 minimum)
+{
+	uint words[9];
+	load_three_quads(row_byte + 34 * unit, words);
+	scale = vec2(half_to_float(words[0]));
+	minimum = vec2(0);
+	for (uint i = 0; i < 8; i++)
+		q[i] = words[i] >> 16 | words[i + 1] << 16;
+}

@@ -92,8 +92,20 @@ static double gated(u32 which, double gate, double up)
 	return activation(which, gate) * up;
 }
 
-static void multiply(
-	const struct op *op, const struct matmul_args *a, const struct step_header *step)
+void cpu_quantize_x(const struct op *op, const struct step_header *step)
+{
+	const struct quantize_args *a = &op->args.quantize_x;
+	uint32_t *out = cpu_pointer(&op->buffers[0]);
+	const float *x = cpu_pointer(&op->buffers[1]);
+	for (u32 row = 0; row < step->n_rows; row++)
+		for (u32 i = 0; i < a->n; i += KV_UNIT)
+			cpu_quantize_unit(x + (size_t)row * a->stride_x + i,
+				out + (size_t)row * a->stride_out + i / KV_UNIT * Q8_WORDS);
+}
+
+/* Rows of x as they come, or in whole numbers; strides of both are counted in 4 bytes. */
+static void multiply(const struct op *op, const struct matmul_args *a,
+	const struct step_header *step, cpu_row_products_fn *products)
 {
 	const struct weight_format *f = weight_format(op->weight);
 	float *out = cpu_pointer(&op->buffers[0]);
@@ -111,10 +123,10 @@ static void multiply(
 		for (u32 o = 0; o < a->n_out; o++) {
 			double sums[ROW_TILE], up[ROW_TILE];
 			const uint8_t *from = weights + (size_t)o * a->row_bytes;
-			cpu_row_products(f, from, a->n_in, rows, n_rows, sums);
+			products(f, from, a->n_in, rows, n_rows, sums);
 			if (gated_by)
-				cpu_row_products(f, from + (size_t)a->n_out * a->row_bytes, a->n_in,
-					rows, n_rows, up);
+				products(f, from + (size_t)a->n_out * a->row_bytes, a->n_in, rows,
+					n_rows, up);
 			for (u32 t = 0; t < n_rows; t++) {
 				size_t row = first + t;
 				double sum =
@@ -133,12 +145,22 @@ static void multiply(
 
 void cpu_matvec(const struct op *op, const struct step_header *step)
 {
-	multiply(op, &op->args.matvec, step);
+	multiply(op, &op->args.matvec, step, cpu_row_products);
 }
 
 void cpu_matmul(const struct op *op, const struct step_header *step)
 {
-	multiply(op, &op->args.matmul, step);
+	multiply(op, &op->args.matmul, step, cpu_row_products);
+}
+
+void cpu_matvec_q8(const struct op *op, const struct step_header *step)
+{
+	multiply(op, &op->args.matvec_q8, step, cpu_row_products_q8);
+}
+
+void cpu_matmul_q8(const struct op *op, const struct step_header *step)
+{
+	multiply(op, &op->args.matmul_q8, step, cpu_row_products_q8);
 }
 
 /* ---- element-wise ------------------------------------------------------------------------------ */

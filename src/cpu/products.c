@@ -1,6 +1,11 @@
 /* See products.h. */
 #include "products.h"
 
+#include <math.h>
+#include <string.h>
+
+#include "kv.h"
+
 u32 cpu_decode_piece(const struct weight_format *f, const uint8_t *row, u32 first, u32 n, float *w)
 {
 	u32 n_piece = n - first < PIECE ? n - first : PIECE;
@@ -32,4 +37,40 @@ void cpu_row_products(const struct weight_format *f, const uint8_t *row, u32 n,
 		for (u32 t = 0; t < n_rows; t++)
 			sums[t] += dot(w, x[t] + i, n_piece);
 	}
+}
+
+/* Elements first .. first + n - 1 of a row. */
+static void decode_x(const float *row, u32 first, u32 n, float *x)
+{
+	const uint32_t *words = (const uint32_t *)(const void *)row + first / KV_UNIT * Q8_WORDS;
+	for (u32 i = 0; i < n; i += KV_UNIT, words += Q8_WORDS)
+		kv_load(KV_Q8_0, words, 0, KV_UNIT, x + i);
+}
+
+void cpu_row_products_q8(const struct weight_format *f, const uint8_t *row, u32 n,
+	const float *const *x, u32 n_rows, double *sums)
+{
+	float w[PIECE], piece[PIECE];
+	for (u32 t = 0; t < n_rows; t++)
+		sums[t] = 0;
+	for (u32 i = 0; i < n; i += PIECE) {
+		u32 n_piece = cpu_decode_piece(f, row, i, n, w);
+		for (u32 t = 0; t < n_rows; t++) {
+			decode_x(x[t], i, n_piece, piece);
+			sums[t] += dot(w, piece, n_piece);
+		}
+	}
+}
+
+void cpu_quantize_unit(const float *x, uint32_t *words)
+{
+	float sums[2] = {0};
+	kv_store(KV_Q8_0, words, 0, KV_UNIT, x);
+	for (u32 i = 0; i < KV_UNIT; i++) {
+		sums[i / 16] += (float)(int8_t)(words[1 + i / 4] >> i % 4 * 8);
+		if (isnan(x[i]))
+			memcpy(words, &x[i], sizeof x[i]);
+	}
+	memcpy(words + KV_Q8_0_WORDS, sums, sizeof sums);
+	words[Q8_WORDS - 1] = 0;
 }

@@ -12,7 +12,16 @@
 u32 cpu_decode_piece(const struct weight_format *f, const uint8_t *row, u32 first, u32 n, float *w);
 
 /* sums[t] = row . x[t] for n_rows rows of n floats; each piece of the weights is decoded once. */
-void cpu_row_products(const struct weight_format *f, const uint8_t *row, u32 n,
+typedef void cpu_row_products_fn(const struct weight_format *f, const uint8_t *row, u32 n,
 	const float *const *x, u32 n_rows, double *sums);
+
+cpu_row_products_fn cpu_row_products;
+
+/* The same for rows of x in whole numbers (struct quantize_args): their products with weights, which are whole
+ * numbers times a scale themselves, in double. */
+cpu_row_products_fn cpu_row_products_q8;
+
+/* KV_UNIT elements of x as Q8_WORDS words. */
+void cpu_quantize_unit(const float *x, uint32_t *words);
 
 #endif

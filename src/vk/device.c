@@ -10,7 +10,6 @@
 
 /* Names that the headers of the oldest supported system do not have. */
 #define EXTENSION_COOPERATIVE_MATRIX "VK_KHR_cooperative_matrix"
-#define EXTENSION_INTEGER_DOT        "VK_KHR_shader_integer_dot_product"
 #define EXTENSION_SUBGROUP_SIZE      "VK_EXT_subgroup_size_control"
 
 #define MAX_QUEUE_FAMILIES 64 /* looked at; devices have up to a dozen */

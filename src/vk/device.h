@@ -6,6 +6,8 @@
 
 #include "instance.h"
 
+#define EXTENSION_INTEGER_DOT "VK_KHR_shader_integer_dot_product"
+
 /* Every physical device of the instance and what matters about it; both arrays are n long, released
  * with free().  Devices that cannot be used are in it, with the reason in .refused. */
 enum lap_status instance_devices(struct instance *instance, VkPhysicalDevice **handles,

@@ -36,7 +36,8 @@ static uint32_t key_knob(const struct pipeline_key *key, const char *name)
 /* Whether the device has the feature, and nothing was found to be wrong with it. */
 static bool uses(const struct vk *v, enum feature f)
 {
-	const bool has[N_FEATURES] = {v->subgroup, v->texels, v->shuffle, v->shuffle, v->shared};
+	const bool has[N_FEATURES] = {
+		v->subgroup, v->texels, v->shuffle, v->shuffle, v->shared, v->dot};
 	return has[f] && !(v->base.tuning && tuning_is_off(v->base.tuning, f));
 }
 
@@ -100,7 +101,8 @@ struct pipeline_key pipeline_key(const struct vk *v, const struct op *op)
 {
 	struct pipeline_key key = key_of_build(v, op);
 	find_knobs(v, v->base.tuning, op, key.variant, key.knobs);
-	bool is_matvec = op->kernel == KERNEL_matvec || op->kernel == KERNEL_expert_matvec;
+	bool is_matvec = op->kernel == KERNEL_matvec || op->kernel == KERNEL_matvec_q8 ||
+		op->kernel == KERNEL_expert_matvec;
 	if (is_matvec && uses(v, FEATURE_SUBGROUP)) {
 		uint32_t n_subgroups = key_knob(&key, "LANES") / v->info.subgroup_size;
 		key.outputs_per_group = (n_subgroups ? n_subgroups : 1) * MATVEC_SUBGROUP_ROWS;

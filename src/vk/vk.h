@@ -42,6 +42,7 @@ struct vk {
 	bool texels;       /* ... and, before them, the "texels" variants ... */
 	bool shuffle;      /* ... and, before those, the "shuffle" variants */
 	bool shared;       /* use the "shared" variants, whatever there is else */
+	bool dot;          /* products of packed bytes are an instruction: the "dot" variants */
 	bool keeps_halves; /* unpackHalf2x16 does not flush subnormal halves */
 	bool pipeline_cache_file, tuning_file;
 	struct tuning tuning; /* has a lock of its own */
