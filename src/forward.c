@@ -145,6 +145,22 @@ static uint32_t larger(uint32_t a, uint32_t b)
 	return a > b ? a : b;
 }
 
+static uint32_t q8_columns(const struct tensor *t)
+{
+	return t->data && !t->n_experts && weight_format(t->weight)->integers ? t->n_cols : 0;
+}
+
+uint32_t forward_q8_columns(const struct model *m)
+{
+	uint32_t n = larger(q8_columns(&m->output), q8_columns(&m->layer_proj));
+	for (uint32_t il = 0; il < m->h.n_layer; il++) {
+		const struct layer *l = &m->layers[il];
+#define LAYER_TENSOR(field, name, n_rows, n_cols, needed) n = larger(n, q8_columns(&l->field));
+#include "model.def"
+	}
+	return n;
+}
+
 void activations_shape(
 	struct activations *a, const struct model *m, struct activation_shape list[N_ACTIVATIONS])
 {

@@ -15,7 +15,7 @@
 #include "session_memory.h"
 
 #define CACHE_MAGIC    "lapilliK"
-#define CACHE_FORMAT   1
+#define CACHE_FORMAT   2
 #define SAMPLE_BYTES   256 /* of the start and the end of a tensor that tell one model from another */
 #define CHECKSUM_BYTES sizeof(uint64_t)
 
@@ -30,11 +30,13 @@ struct cache_header {
 	uint32_t type_k, type_v;
 	uint32_t first_window; /* first block that layers with a window have */
 	uint32_t window;       /* of those layers; 0: there are none */
-	char lapilli[16];      /* LAP_VERSION */
-	char device[128];      /* the backend's name, cut to fit */
+	uint32_t q8;           /* products took activations in whole numbers */
+	uint32_t reserved;
+	char lapilli[16]; /* LAP_VERSION */
+	char device[128]; /* the backend's name, cut to fit */
 };
 
-static_assert(sizeof(struct cache_header) == 8 + 2 * 4 + 2 * 8 + 6 * 4 + 16 + 128, "no holes");
+static_assert(sizeof(struct cache_header) == 8 + 2 * 4 + 2 * 8 + 8 * 4 + 16 + 128, "no holes");
 
 /* ---- identity -------------------------------------------------------------------------------- */
 
@@ -105,6 +107,7 @@ static enum lap_status header_of(
 		.type_k = s->kv.layers[0].k_type,
 		.type_v = s->kv.layers[0].v_type,
 		.window = model_window(m),
+		.q8 = s->q8_columns != 0,
 		.lapilli = LAP_VERSION,
 	};
 	for (uint32_t il = 0; il < m->h.n_layer; il++)
@@ -349,6 +352,9 @@ static enum lap_status check_fits(const struct lap_session *s, const char *path,
 			"%s has keys as %s and values as %s, the session has %s and %s", path,
 			type_name(h->type_k), type_name(h->type_v), type_name(own->type_k),
 			type_name(own->type_v));
+	if (h->q8 != own->q8)
+		return fail(err, LAP_USAGE, "%s was computed with activations as %s, expected %s",
+			path, h->q8 ? "q8" : "f32", own->q8 ? "q8" : "f32");
 	if (h->n_tokens > s->n_ctx)
 		return fail(err, LAP_USAGE, "%s has %u tokens, the context has room for %u", path,
 			(unsigned)h->n_tokens, (unsigned)s->n_ctx);

@@ -196,6 +196,10 @@ enum lap_status lap_session_create(struct lap_model *m, const struct lap_session
 			"a context of %u tokens is longer than the %u that the model was trained "
 			"on",
 			(unsigned)s->n_ctx, (unsigned)m->model->h.n_ctx_train);
+	if (o->activations == LAP_ACTIVATIONS_Q8 && !s->q8_columns)
+		log_line(&m->log, LAP_LOG_WARNING,
+			"activations stay f32: %s has no weights that q8 would be multiplied with",
+			m->info.path);
 	status = create_buffers(s, err);
 	if (status == LAP_NO_MEMORY || status == LAP_USAGE)
 		status = explain_memory(m, o, err);
@@ -485,6 +489,7 @@ enum lap_status session_plan(struct lap_session *s, enum role role, enum step_ki
 		.max_rows = decode ? 1u << bucket : s->n_batch,
 		.step = prepared->step_view,
 		.sizes = prepared->sizes,
+		.q8 = s->step_buffers.q8,
 	};
 	forward(plan, s->m->model, &s->m->weights, &s->activations, &s->kv, &s->step_buffers,
 		decode || s->logits_all);

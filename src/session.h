@@ -12,7 +12,7 @@
 #include "blocks.h"
 #include "states.h"
 
-#define SESSION_MAX_BUFFERS 48 /* beside those of the KV cache */
+#define SESSION_MAX_BUFFERS 49 /* beside those of the KV cache */
 #define MAX_SEQUENCES       32
 #define N_BUCKETS           6                       /* decode steps of 1, 2, 4, ... 32 rows */
 #define MAX_STEP_ROWS       (1u << (N_BUCKETS - 1)) /* of a decode step */
@@ -67,6 +67,7 @@ struct lap_session {
 	uint32_t n_top;            /* best tokens that a step can list */
 	double max_submit_seconds; /* 0: our defaults */
 	bool logits_all;
+	uint32_t q8_columns; /* of rows in whole numbers, at most; 0: products take f32 */
 
 	struct timeline *timelines; /* [n_seq] */
 	uint64_t n_uses;

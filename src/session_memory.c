@@ -171,6 +171,7 @@ enum lap_status session_shape(struct lap_session *s, struct lap_model *m,
 		s->n_pool = s->n_seq * s->n_ctx;
 	s->n_batch = o->n_batch ? o->n_batch : DEFAULT_N_BATCH;
 	s->logits_all = o->logits_all;
+	s->q8_columns = o->activations == LAP_ACTIVATIONS_Q8 ? forward_q8_columns(m->model) : 0;
 	if (s->logits_all && s->n_batch > LOGITS_N_BATCH)
 		s->n_batch = LOGITS_N_BATCH;
 	if (s->n_batch > s->n_ctx)
@@ -295,7 +296,8 @@ static enum lap_status visit_step(struct lap_session *s, const struct visit *v)
 	const struct hparams *h = &s->m->model->h;
 	struct step_buffers *sb = &s->step_buffers;
 	const uint64_t max_rows = s->max_rows;
-	const uint64_t n_slots = (s->n_batch > max_rows ? s->n_batch : max_rows) * h->n_expert_used;
+	const uint64_t n_rows = s->n_batch > max_rows ? s->n_batch : max_rows;
+	const uint64_t n_slots = n_rows * h->n_expert_used;
 	const uint64_t table_bytes = (uint64_t)s->n_seq * s->kv.full.n_blocks * sizeof(uint32_t);
 	const uint64_t state_table_bytes = s->n_state_blocks
 		? (uint64_t)s->n_seq * s->kv.state.n_blocks * sizeof(uint32_t)
@@ -317,6 +319,8 @@ static enum lap_status visit_step(struct lap_session *s, const struct visit *v)
 			NEED_SCRATCH},
 		{&sb->tiles, n_slots ? expert_tiles_bytes(h->n_expert, (uint32_t)n_slots) : 0,
 			MEMORY_DEVICE, "experts' tiles", NEED_SCRATCH},
+		{&sb->q8, quantized_bytes(s->q8_columns, n_rows), MEMORY_DEVICE,
+			"activations in whole numbers", NEED_SCRATCH},
 		{&s->tail.results, max_rows * sizeof(struct sample_result), MEMORY_DEVICE,
 			"sampled tokens", NEED_SCRATCH},
 		{&s->tail.scratch, max_rows * s->activations.logits.stride * sizeof(float),

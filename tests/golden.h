@@ -104,8 +104,8 @@ static double nmse(const float *a, const float *b, size_t n)
 
 /* The limits of the set's README by KV type, for a whole prompt in the prefill role and token by
  * token in the decode role. */
-static void golden_logits(
-	const struct golden *run, enum lap_kv_type kv, uint32_t n_batch, double limit)
+static void golden_logits_by(const struct golden *run, enum lap_activations activations,
+	enum lap_kv_type kv, uint32_t n_batch, double limit)
 {
 	struct lap_model *m = run->m;
 	cr_assert_eq(lap_model_info(m)->n_vocab, run->n_vocab, "%s", run->name);
@@ -114,6 +114,7 @@ static void golden_logits(
 		.n_batch = n_batch,
 		.type_k = kv,
 		.type_v = kv,
+		.activations = activations,
 		.logits_all = true,
 	};
 	struct lap_session *s = open_session(m, &options);
@@ -136,6 +137,12 @@ static void golden_logits(
 		limit);
 	free(logits);
 	lap_session_destroy(s);
+}
+
+static void golden_logits(
+	const struct golden *run, enum lap_kv_type kv, uint32_t n_batch, double limit)
+{
+	golden_logits_by(run, LAP_ACTIVATIONS_F32, kv, n_batch, limit);
 }
 
 /* The greedy continuation, as long as the golden gap is wider than `margin`. */

@@ -203,6 +203,25 @@ static double expected_nll(uint32_t n_ctx, uint32_t step, uint32_t first, uint32
 	return sum / (n_windows * (n_ctx - 1 - first));
 }
 
+/* Activations in whole numbers are not what f32 gives, and close to it; the base keeps f32.  Where no weights are
+ * such numbers, a line says so. */
+Test(command_score, activations_in_whole_numbers)
+{
+	SKIP_WITHOUT(OTHER);
+	struct result r = run("compare", "-m", shared_path(OTHER), "-dev", "cpu", "-dev", "cpu",
+		"--activations", "q8", "-f", story(), "-c", "32", "--chunks", "2", "--json");
+	json_t *json = parse_json(&r);
+	cr_expect_gt(real_at(json, "kl_median"), 1e-6);
+	cr_expect_lt(real_at(json, "kl_largest"), 1e-2);
+	json_decref(json);
+	release(&r);
+	r = run("generate", "-m", shared_path(STORIES), CPU, "--activations", "q8", "-p", "Once",
+		"-n", "1");
+	cr_expect_eq(r.status, 0);
+	cr_expect(strstr(r.err, "activations stay f32"), "%s", r.err);
+	release(&r);
+}
+
 Test(command_score, perplexity_by_its_definition)
 {
 	SKIP_WITHOUT(STORIES);

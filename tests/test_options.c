@@ -253,6 +253,7 @@ Test(options, defaults_are_the_library_s)
 	cr_expect_eq((float)o.dynatemp_exponent, s.dynatemp_exponent);
 	cr_expect_null(o.samplers);
 	cr_expect_eq(o.type_k, LAP_KV_F16);
+	cr_expect_eq(o.activations, LAP_ACTIVATIONS_F32);
 	cr_expect_eq(o.n_predict, -1);
 	cr_expect_eq(o.command, COMMAND_generate);
 	cr_expect(!o.command_named);

@@ -17,9 +17,10 @@ enum {
 	AT_MODEL = 24,
 	AT_TYPE_V = 44,
 	AT_FIRST_WINDOW = 48,
-	AT_LAPILLI = 56,
-	AT_DEVICE = 72,
-	AT_TOKENS = 200,
+	AT_Q8 = 56,
+	AT_LAPILLI = 64,
+	AT_DEVICE = 80,
+	AT_TOKENS = 208,
 };
 
 Test(prompt_cache, same_bits_as_a_fresh_run)
@@ -204,6 +205,7 @@ Test(prompt_cache, other_sessions)
 		{AT_DEVICE, 0x584b4d, LAP_USAGE, "was computed by MKX; by cpu the numbers"},
 		{AT_TYPE_V, LAP_KV_Q8_0, LAP_USAGE,
 			"keys as f16 and values as q8_0, the session has f16 and f16"},
+		{AT_Q8, 1, LAP_USAGE, "was computed with activations as q8, expected f32"},
 		{AT_TYPE_V, 77, LAP_USAGE, "values as ?"},
 		{AT_N_TOKENS, 4000000000, LAP_USAGE,
 			"has 4000000000 tokens, the context has room for 1024"},

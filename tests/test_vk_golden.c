@@ -5,6 +5,8 @@
 static void check_run(const struct golden *run)
 {
 	golden_logits(run, LAP_KV_F32, 0, 1e-6);
+	if (strncmp(run->name, "fmt-q", 5) == 0 && !test_small())
+		golden_logits_by(run, LAP_ACTIVATIONS_Q8, LAP_KV_F32, 7, 2e-3);
 	if (strncmp(run->name, "fmt-", 4) == 0)
 		return;
 	golden_logits(run, LAP_KV_F16, 7, 3e-5);

@@ -21,6 +21,7 @@ static const struct row {
 	{KERNEL_glu, "OUTPUTS", 4, .types = 1u << LAP_DEVICE_CPU},
 	/* 10.7 ms against 12.3 for 32000 x 768 in Q4_0, 0.25 against 0.32 for 768 x 768. */
 	{KERNEL_matvec, "OUTPUTS", 4, .types = 1u << LAP_DEVICE_CPU},
+	{KERNEL_matvec_q8, "OUTPUTS", 4, .types = 1u << LAP_DEVICE_CPU},
 	{KERNEL_expert_matvec, "OUTPUTS", 4, .types = 1u << LAP_DEVICE_CPU},
 };
 

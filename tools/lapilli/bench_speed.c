@@ -301,6 +301,11 @@ static double peak_bytes(void) /* of memory that the process had at once */
 	return 1024.0 * (double)usage.ru_maxrss;
 }
 
+static const char *activations(const struct bench *b)
+{
+	return b->o->activations ? "q8" : "f32";
+}
+
 static json_t *row_json(const struct bench *b)
 {
 	const struct row *row = &b->row;
@@ -312,15 +317,15 @@ static json_t *row_json(const struct bench *b)
 	json_t *samples = json_array();
 	for (uint32_t i = 0; i < row->n_samples; i++)
 		json_array_append_new(samples, json_real(per_second(n_tokens, row->seconds[i])));
-	return json_pack(
-		"{s:s, s:s, s:o, s:o, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:f, "
-		"s:f, s:o, s:o, s:f, s:f, s:f, s:f, s:f, s:I, s:f}",
+	return json_pack("{s:s, s:s, s:o, s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, "
+			 "s:f, s:o, s:f, "
+			 "s:f, s:o, s:o, s:f, s:f, s:f, s:f, s:f, s:I, s:f}",
 		"test", t->name, "version", lap_version(), "model",
 		json_bytes(model_name(m), strlen(model_name(m))), "device",
 		json_bytes(m->device_name, strlen(m->device_name)), "architecture", m->architecture,
-		"model_size", (json_int_t)m->weight_bytes, "model_n_params",
-		(json_int_t)m->n_weights, "n_prompt", (json_int_t)t->n_prompt, "n_gen",
-		(json_int_t)t->n_gen, "n_depth", (json_int_t)t->n_depth, "n_parallel",
+		"activations", activations(b), "model_size", (json_int_t)m->weight_bytes,
+		"model_n_params", (json_int_t)m->n_weights, "n_prompt", (json_int_t)t->n_prompt,
+		"n_gen", (json_int_t)t->n_gen, "n_depth", (json_int_t)t->n_depth, "n_parallel",
 		(json_int_t)t->n_parallel, "repetitions", (json_int_t)row->n_samples, "tok_s",
 		row->mean, "stddev_tok_s", row->deviation, "samples_tok_s", samples,
 		"cpu_ms_per_token", 1e3 * row->cpu_seconds, "host_ms_per_token",
@@ -353,12 +358,12 @@ static bool markdown(const struct bench *b, struct text *line)
 			share(row->bytes_per_second, b->rates.bytes_per_second));
 	}
 	return text_printf(line,
-		"| %s %s | %s | %.2f M | %s | %s | %.2f ± %.2f | %.3f | %.3f | %s | %s | %.2f | "
+		"| %s %s | %s | %.2f M | %s | %s%s | %.2f ± %.2f | %.3f | %.3f | %s | %s | %.2f | "
 		"%.1f | %.3f | %s |",
 		m->architecture, model_name(m), bytes_text(m->weight_bytes),
-		(double)m->n_weights * 1e-6, m->device_name, row->test->name, row->mean,
-		row->deviation, 1e3 * row->cpu_seconds, 1e3 * row->host_seconds, gb, percent,
-		row->flops_per_second * 1e-9,
+		(double)m->n_weights * 1e-6, m->device_name, row->test->name,
+		b->o->activations ? " q8" : "", row->mean, row->deviation, 1e3 * row->cpu_seconds,
+		1e3 * row->host_seconds, gb, percent, row->flops_per_second * 1e-9,
 		share(row->flops_per_second, b->rates.flops_per_second), row->submits,
 		bytes_text(row->device_bytes));
 }

@@ -53,6 +53,8 @@ static enum lap_status choose_sides(const struct options *o, struct run *r, stru
 			return status;
 		side->o.model = side->path.n ? side->path.data : name;
 		side->o.device = n_devices ? o->devices.texts[i < n_devices ? i : 0] : NULL;
+		if (i == BASE)
+			side->o.activations = LAP_ACTIVATIONS_F32;
 		if (n_models < N_SIDES && n_devices < N_SIDES && i == BASE)
 			side->o.device = "cpu";
 	}

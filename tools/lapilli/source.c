@@ -224,6 +224,7 @@ struct lap_session_options source_session(const struct options *o)
 		.n_batch = (uint32_t)o->n_batch,
 		.type_k = (enum lap_kv_type)o->type_k,
 		.type_v = (enum lap_kv_type)o->type_v,
+		.activations = (enum lap_activations)o->activations,
 		.steps_per_submit = (uint32_t)o->steps_per_submit,
 		.max_submit_seconds = 1e-3 * (double)o->max_submit_ms,
 	};

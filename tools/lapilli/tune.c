@@ -88,7 +88,10 @@ int command_tune(const struct options *o)
 	struct lap_error err;
 	const bool quick = o->tune == LAP_TUNE_QUICK;
 	/* 8 sequences: so many rows a matvec takes together. */
-	struct lap_session_options so = {.n_ctx_seq = 512, .n_ctx = 8 * 512, .n_seq = 8};
+	struct lap_session_options so = {.n_ctx_seq = 512,
+		.n_ctx = 8 * 512,
+		.n_seq = 8,
+		.activations = (enum lap_activations)o->activations};
 	struct options own = *o;
 	own.tune = LAP_TUNE_AUTO; /* what was found before is read */
 	interrupt_install();
