@@ -38,6 +38,18 @@ layout(std430, set = 0, binding = 6) readonly buffer history_buffer { uint histo
 #define SELECT_MASS  1
 #define SELECT_TOKEN 2
 #define SELECT_TIE   3 /* lowest id first; tokens whose key is the threshold count 1 */
+#define SHIFT_NONE   32
+
+/* The searches that may be wanted, one after the other. */
+#define STAGE_ALL   0 /* the mass of all tokens */
+#define STAGE_TOP_K 1
+#define STAGE_MASS  2 /* of what top k left, or at the temperature of the cuts */
+#define STAGE_TOP_P 3
+#define STAGE_KEPT  4 /* the mass that is drawn from */
+#define STAGE_DRAW  5
+#define STAGE_BEST  6 /* the threshold of the best tokens */
+#define STAGE_TIES  7 /* the lowest ids at it */
+#define N_STAGES    8
 
 /* uint64: x the low word, y the high one. */
 #define u64 uvec2
@@ -287,23 +299,6 @@ void sums_clear()
 	barrier();
 }
 
-u64 sum_mass(uint what)
-{
-	sums_clear();
-	u64 sum = u64(0);
-	for (uint quad = lane; quad * 4 < n_items; quad += LANES_SAMPLE) {
-		uvec4 id, bits;
-		uint key;
-		load_quad(quad, id, bits);
-		UNROLL for (uint c = 0; c < 4; c++)
-			if (quad * 4 + c < n_items)
-				sum = add64(sum, u64(select_amount(what, id[c], bits[c], key), 0));
-	}
-	sum_add(0, sum);
-	barrier();
-	return u64(sum_low[0], sum_high[0]);
-}
-
 /* Moves the tokens of at least this key to the list, if they fit. */
 void list_candidates(uint least_key)
 {
@@ -351,44 +346,56 @@ void choose_digit(u64 above, u64 goal)
 	barrier();
 }
 
-/* The largest key at which the amounts of all tokens ranked as high or higher reach `goal`. */
-uint select_key(uint what, u64 goal)
+/* The amounts of all candidates whose digits above `shift` are those of `found`, by their digit there; with
+ * SHIFT_NONE all of them, as digit 0. */
+void add_up(uint what, int shift, uint found)
+{
+	/* Neighbours often share a digit: add them up before touching shared memory. */
+	uint run_digit = 0;
+	u64 run = u64(0);
+	sums_clear();
+	for (uint quad = lane; quad * 4 < n_items; quad += LANES_SAMPLE) {
+		uvec4 id, bits;
+		load_quad(quad, id, bits);
+		UNROLL for (uint c = 0; c < 4; c++) {
+			uint key, amount = select_amount(what, id[c], bits[c], key);
+			bool counts = amount != 0 && quad * 4 + c < n_items &&
+				(shift >= 24 || (key ^ found) >> (shift + 8) == 0);
+			uint digit = shift == SHIFT_NONE ? 0 : key >> shift & 255u;
+			if (counts && digit != run_digit) {
+				sum_add(run_digit, run);
+				run_digit = digit;
+				run = u64(0);
+			}
+			if (counts)
+				run = add64(run, u64(amount, 0));
+		}
+	}
+	sum_add(run_digit, run);
+}
+
+/* The largest key at which the amounts of all tokens ranked as high or higher reach `goal`; with `adds` nothing
+ * is searched for, and `sum` is all of them. */
+uint select_key(uint what, bool adds, u64 goal, out u64 sum)
 {
 	uint found = 0;
 	u64 above = u64(0);
-	for (int shift = 24; shift >= 0; shift -= 8) {
-		if (what >= SELECT_TOKEN && args.n_vocab - 1 >> shift == 0) { /* no id has this digit */
-			found |= 255u << shift;
+	[[dont_unroll]] for (int shift = adds ? SHIFT_NONE : 24; shift >= 0; shift -= 8) {
+		if (what >= SELECT_TOKEN && shift < 32 && args.n_vocab - 1 >> shift == 0) {
+			found |= 255u << shift; /* no id has this digit */
 			continue;
 		}
-		sums_clear();
-		/* Neighbours often share a digit: add them up before touching shared memory. */
-		uint run_digit = 0;
-		u64 run = u64(0);
-		for (uint quad = lane; quad * 4 < n_items; quad += LANES_SAMPLE) {
-			uvec4 id, bits;
-			load_quad(quad, id, bits);
-			UNROLL for (uint c = 0; c < 4; c++) {
-				uint key, amount = select_amount(what, id[c], bits[c], key);
-				bool counts = amount != 0 && quad * 4 + c < n_items &&
-					(shift == 24 || (key ^ found) >> (shift + 8) == 0);
-				uint digit = key >> shift & 255u;
-				if (counts && digit != run_digit) {
-					sum_add(run_digit, run);
-					run_digit = digit;
-					run = u64(0);
-				}
-				if (counts)
-					run = add64(run, u64(amount, 0));
-			}
-		}
-		sum_add(run_digit, run);
+		add_up(what, shift, found);
+		if (adds)
+			break;
 		choose_digit(above, goal);
 		above = chosen_above;
 		found |= chosen_digit << shift;
 		if (shift == 16 && what < SELECT_TOKEN)
 			list_candidates(max(found, threshold));
 	}
+	barrier();
+	sum = u64(sum_low[0], sum_high[0]);
 	return found;
 }
 
@@ -495,22 +502,6 @@ void top_take(bool ties, uint least)
 	barrier();
 }
 
-/* The n best tokens, in any order: all above a threshold, then the lowest ids at it. */
-void find_top(uint n)
-{
-	listed = false;
-	n_items = args.n_vocab;
-	threshold = 0;
-	threshold = max(select_key(SELECT_COUNT, u64(n, 0)), ordered_key(FORBIDDEN));
-	if (lane == 0)
-		n_top_found = 0;
-	barrier();
-	top_take(false, 0);
-	uint n_above = n_top_found;
-	if (threshold != ordered_key(FORBIDDEN))
-		top_take(true, select_key(SELECT_TIE, u64(n - n_above, 0)));
-}
-
 /* Where the ring's entry of this step will be. */
 uint top_begin(uint seq)
 {
@@ -533,6 +524,52 @@ void store_top(uint seq, float log_total)
 		}
 		tops[to + rank] = top_token(
 			top_id[i], distance_of(top_logit[i], inv_temperature) - log_total);
+	}
+}
+
+/* What a stage searches for, given the last mass; false: nothing, as the sequence's options are. */
+bool stage_begin(uint stage, uint seq, uint n_top, u64 mass, out uint what, out u64 goal)
+{
+	uint top_k = sequences[seq].top_k, top_p = sequences[seq].top_p;
+	bool draws = sequences[seq].greedy == 0, cuts = stage >= STAGE_TOP_K && stage <= STAGE_TOP_P;
+	inv_temperature = cuts ? inv_cut_temperature : sequences[seq].inv_temperature;
+	what = SELECT_MASS;
+	goal = u64(0);
+	switch (stage) {
+	case STAGE_TOP_K:
+		what = SELECT_COUNT;
+		goal = u64(top_k, 0);
+		return draws && top_k != 0;
+	case STAGE_MASS:
+		return draws && top_p != 0 &&
+			(top_k != 0 || inv_cut_temperature != sequences[seq].inv_temperature);
+	case STAGE_TOP_P:
+		goal = mass_share(mass, top_p);
+		return draws && top_p != 0;
+	case STAGE_KEPT:
+		what = SELECT_TOKEN;
+		return draws;
+	case STAGE_DRAW: {
+		what = SELECT_TOKEN;
+		uvec2 random = philox(step_rows[gl_WorkGroupID.z].pos + sequences[seq].draw_offset,
+			uvec2(sequences[seq].seed_lo, sequences[seq].seed_hi));
+		goal = add64(scale_random(random.x, random.y, mass), u64(1, 0));
+		return draws;
+	}
+	case STAGE_BEST: /* in the whole vocabulary again */
+		what = SELECT_COUNT;
+		goal = u64(n_top, 0);
+		listed = false;
+		n_items = args.n_vocab;
+		threshold = 0;
+		n_top_found = 0;
+		return n_top != 0;
+	case STAGE_TIES:
+		what = SELECT_TIE;
+		goal = u64(n_top - n_top_found, 0);
+		return n_top != 0 && threshold != ordered_key(FORBIDDEN);
+	default:
+		return true;
 	}
 }
 
@@ -564,26 +601,29 @@ void main()
 	}
 	best_logit = (best_key & SIGN_BIT) != 0 ? best_key ^ SIGN_BIT : ~best_key;
 
-	u64 mass_all = sum_mass(SELECT_MASS);
-	if (sequences[seq].greedy == 0) {
-		uint top_k = sequences[seq].top_k, top_p = sequences[seq].top_p;
-		bool temperature_last = inv_cut_temperature != inv_temperature;
-		inv_temperature = inv_cut_temperature;
-		if (top_k != 0)
-			threshold = select_key(SELECT_COUNT, u64(top_k, 0));
-		if (top_p != 0) {
-			u64 mass = mass_all;
-			if (top_k != 0 || temperature_last)
-				mass = sum_mass(SELECT_MASS);
-			threshold = select_key(SELECT_MASS, mass_share(mass, top_p));
+	/* One loop, for a function that is called in several places is compiled as often: seconds of it. */
+	u64 mass = u64(0), mass_all = u64(0);
+	[[dont_unroll]] for (uint stage = STAGE_ALL; stage < N_STAGES; stage++) {
+		uint what;
+		u64 goal, sum;
+		if (!stage_begin(stage, seq, n_top, mass, what, goal))
+			continue;
+		bool adds = stage == STAGE_ALL || stage == STAGE_MASS || stage == STAGE_KEPT;
+		uint found = select_key(what, adds, goal, sum);
+		if (adds)
+			mass = sum;
+		if (stage == STAGE_ALL)
+			mass_all = sum;
+		if (stage == STAGE_TOP_K || stage == STAGE_TOP_P || stage == STAGE_BEST)
+			threshold = found;
+		if (stage == STAGE_DRAW)
+			token = ~found;
+		if (stage >= STAGE_BEST) {
+			threshold = max(threshold, ordered_key(FORBIDDEN));
+			top_take(stage == STAGE_TIES, found);
 		}
-		inv_temperature = sequences[seq].inv_temperature;
-		u64 kept = sum_mass(SELECT_TOKEN);
-		uvec2 random = philox(step_rows[row].pos + sequences[seq].draw_offset,
-			uvec2(sequences[seq].seed_lo, sequences[seq].seed_hi));
-		u64 target = scale_random(random.x, random.y, kept);
-		token = ~select_key(SELECT_TOKEN, add64(target, u64(1, 0)));
 	}
+	inv_temperature = sequences[seq].inv_temperature;
 	float total = float(mass_all.y) * 4294967296.0 + float(mass_all.x);
 	float log_total = log(total / 2147483648.0);
 	if (lane == 0) {
@@ -594,8 +634,6 @@ void main()
 		results[row] = sample_result(
 			token, distance_of(logit, inv_temperature) - log_total, 0, 0);
 	}
-	if (n_top != 0) {
-		find_top(n_top);
+	if (n_top != 0)
 		store_top(seq, log_total);
-	}
 }
