@@ -265,7 +265,7 @@ struct lap_session;
 /* Q8_0 and Q4_0: 9 and 5 bits an element, a scale for every 32; head sizes of whole 32s only. */
 enum lap_kv_type { LAP_KV_F16 = 0, LAP_KV_F32 = 1, LAP_KV_Q8_0 = 2, LAP_KV_Q4_0 = 3 };
 
-/* How products take what they multiply weights with.  Q8: each 32 elements as 8-bit whole numbers with a scale, so
+/* How products take what they multiply weights with.  Q8: each 32 elements as 8-bit integers with a scale, so
  * that products with weights that are such numbers too (Q8_0, Q4_0 .. Q5_1, Q2_K .. Q6_K, but not of experts) are
  * sums of integers: less exact, faster on devices that have an instruction for it. */
 enum lap_activations { LAP_ACTIVATIONS_F32 = 0, LAP_ACTIVATIONS_Q8 = 1 };

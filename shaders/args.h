@@ -42,7 +42,7 @@ typedef float f32;
 #define MAX_STATE_DIM 128 /* of a key and of a value of the delta rule */
 #define MAX_TAPS      8   /* of a causal convolution */
 
-#define Q8_WORDS 12 /* of 32 elements of x in whole numbers: see struct quantize_args */
+#define Q8_WORDS 12 /* of 32 elements of x in 8 bits: see struct quantize_args */
 #define Q8_ROW_WORDS(n) ((n) / 32 * Q8_WORDS)
 
 #define ROW_STRIDE(n) (((n) + ROW_ALIGN - 1) / ROW_ALIGN * ROW_ALIGN)
@@ -249,7 +249,7 @@ struct norm_args {
  * buffers: out, weights [n_out][n_in], x, bias (f32[n_out]), residual
  * matvec: rows of the step per workgroup as COLUMNS_SHIFT says, each summed as it would be alone;
  * matmul: rows/group rows.
- * matvec_q8, matmul_q8: x is in whole numbers, stride_x in words; the products of 16 are exact.
+ * matvec_q8, matmul_q8: x is in 8 bits, stride_x in words; the products of 16 are exact.
  * A gated product (GATED_SHIFT) has weights [2 * n_out][n_in], rows of the gate, then as many of up, and
  * out[row][o] = activation(gate x) * (up x); no bias, no residual, scale 1. */
 struct matmul_args {
@@ -261,7 +261,7 @@ struct matmul_args {
 	f32 scale, softcap;
 };
 
-/* Rows of x in whole numbers, for matvec_q8 and matmul_q8: of each 32 elements Q8_WORDS words.  As a unit of
+/* Rows of x in 8 bits, for matvec_q8 and matmul_q8: of each 32 elements Q8_WORDS words.  As a unit of
  * KV_Q8_0: the scale d = max |x| / 127 as f32, q = x / d in bytes, rounded to nearest even; then the sums of the
  * first 16 q and of the last as f32, and a 0.  A NaN or an infinity in x makes d a NaN or infinite.
  * buffers: out, x; n_outputs: n / 32 */

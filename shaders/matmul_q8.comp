@@ -1,4 +1,4 @@
-/* matmul_q8: matmul with x in whole numbers, as quantize_x leaves it, for ROWS rows of the step per workgroup.
+/* matmul_q8: matmul with x in 8 bits, as quantize_x leaves it, for ROWS rows of the step per workgroup.
  *
  * A lane takes OUTPUTS rows of weights, 32 apart so that a small matrix too fills the lanes.  An element's sum runs
  * over its units in order. */

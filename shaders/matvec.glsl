@@ -17,7 +17,7 @@
 #define TILE 8 /* rows: loads of x are dear there */
 #endif
 #include "sums.glsl"
-#ifdef X_IN_WHOLE_NUMBERS
+#ifdef X_Q8
 #include "product_q8.glsl"
 #else
 #include "product.glsl"
@@ -87,7 +87,7 @@ uint row_begin(uint first_row, uint first, uint step, uint r)
 	return (first_row + min(row, args.n_out - 1) + r / TEAM_OUTPUTS * args.n_out) * args.row_bytes;
 }
 
-#ifndef X_IN_WHOLE_NUMBERS /* else matvec_q8.glsl has it */
+#ifndef X_Q8 /* else matvec_q8.glsl has it */
 /* This lane's share of the products of TILE rows with x. */
 SUMS partial_sums(uint first_row, uint first, uint x_at)
 {
@@ -162,7 +162,7 @@ vec4 column_sum(uint row)
 }
 #endif
 
-#ifdef X_IN_WHOLE_NUMBERS
+#ifdef X_Q8
 #include "matvec_q8.glsl"
 #else
 /* The same for rows x_row .. x_end - 1 of x, to column_sums; the weights of a unit are decoded once. */

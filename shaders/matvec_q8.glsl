@@ -1,4 +1,4 @@
-/* The sums of matvec.glsl with x in whole numbers. */
+/* The sums of matvec.glsl with x in 8 bits. */
 #define X_QUADS (Q8_WORDS / 4) /* of a unit */
 
 vec4 partial_sums(uint first_row, uint first, uint x_at)

@@ -1,4 +1,4 @@
-/* What products of weights with x in whole numbers have in common: x as quantize_x leaves it, units of weights
+/* What products of weights with x in 8 bits have in common: x as quantize_x leaves it, units of weights
  * and of x, their product. */
 #ifdef LP_DOT
 spirv_instruction(extensions = ["SPV_KHR_integer_dot_product"], capabilities = [6018, 6019], id = 4450)

@@ -1,4 +1,4 @@
-/* quantize_x: rows of x in whole numbers, see struct quantize_args.  A lane takes 32 elements. */
+/* quantize_x: rows of x in 8 bits, see struct quantize_args.  A lane takes 32 elements. */
 layout(local_size_x = 32) in;
 layout(push_constant) uniform push { quantize_args args; };
 layout(std430, set = 0, binding = 0) writeonly buffer out_buffer { uvec4 result[]; };

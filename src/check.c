@@ -660,7 +660,7 @@ static void build_glu(struct side *s, const struct step_row *rows)
 		plan_glu(&s->plan, out, gate, up, c->activation, side_n_used(s));
 }
 
-/* Room for n elements of each row in whole numbers. */
+/* Room for n elements of each row in 8 bits. */
 static void output_quantized(struct side *s, uint32_t n)
 {
 	s->plan.q8 =

@@ -57,7 +57,7 @@ enum {
 
 /* WORDS: every bit counts.  RESULT: struct sample_result, words but for the log-probability.  ROUTE: struct expert_route and struct
  * top_token, a word and a number.  Q8_0, Q4_0:
- * units of a cache; X_Q8: of x in whole numbers. */
+ * units of a cache; X_Q8: of x in 8 bits. */
 enum form {
 	FORM_INPUT,
 	FORM_F32,

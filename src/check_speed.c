@@ -71,8 +71,8 @@ enum lap_status kernel_shape_check(const struct kernel_shape *s, struct lap_erro
 	if (!kind->words)
 		return fail(err, LAP_USAGE, "%s is not measured alone", name);
 	if (!kernel_takes(s->kernel, s->weight))
-		return fail(err, LAP_USAGE, "%s: weights of %s are no whole numbers times a scale",
-			name, weight_format(s->weight)->label);
+		return fail(err, LAP_USAGE, "%s: weights of %s are no integers times a scale", name,
+			weight_format(s->weight)->label);
 	if (kernel_info(s->kernel)->per_weight && s->k % weight_format(s->weight)->block_weights)
 		return fail(err, LAP_USAGE,
 			"%s: found rows of %u weights, expected blocks of %u for %s", name,

@@ -38,7 +38,7 @@ struct model_weights {
 #include "model.def"
 };
 
-/* Columns of the widest matrix whose products can take x in whole numbers; 0: none can. */
+/* Columns of the widest matrix whose products can take x in 8 bits; 0: none can. */
 uint32_t forward_q8_columns(const struct model *m);
 
 /* What a step works on: a row per row of the step, or one per expert used (the fields in _exps).  n 0:
@@ -110,7 +110,7 @@ struct step_buffers {
 	struct view partial;          /* of attention in decode, for the layer that needs most */
 	struct view rope, rope_local; /* tables; rope_local is unused without window layers */
 	struct view routes, tiles;    /* of experts */
-	struct view q8;               /* x in whole numbers; n_bytes 0: products take f32 */
+	struct view q8;               /* x in 8 bits; n_bytes 0: products take f32 */
 };
 
 /* Appends one step.  with_logits: also the final norm and the output matrix, for every row. */

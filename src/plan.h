@@ -102,9 +102,8 @@ struct plan {
 	struct view sizes; /* dispatch_size[MAX_SIZES]; belongs to this plan alone */
 	struct op *ops;
 	uint32_t n_ops, capacity;
-	int32_t layer; /* given to the ops that follow */
-	struct view
-		q8; /* room for x in whole numbers: products that can take it so, do; none: f32 */
+	int32_t layer;      /* given to the ops that follow */
+	struct view q8;     /* room for x in 8 bits: products that can take it so, do; none: f32 */
 	struct rows q8_of;  /* the x that it holds after the last op; n 0: none */
 	bool out_of_memory; /* some append failed: the plan must not be run */
 };
@@ -153,14 +152,14 @@ struct epilogue {
 		gated; /* in decode: 1 + the activation of a gated product, which has nothing else */
 };
 
-/* The rows of x in whole numbers, in p->q8 (see struct quantize_args): an op, unless they are there. */
+/* The rows of x in 8 bits, in p->q8 (see struct quantize_args): an op, unless they are there. */
 struct rows plan_quantize(struct plan *p, struct rows x);
 
 /* What p->q8 must hold for rows of n elements. */
 uint64_t quantized_bytes(uint32_t n, uint64_t n_rows);
 
 /* out = epilogue(w x).  One op per chunk of w, of which a gated product has one.  With p->q8, and weights that have
- * integers, the product is one of whole numbers. */
+ * integers, the product is one of integers. */
 void plan_matmul(
 	struct plan *p, struct rows out, const struct weights *w, struct rows x, struct epilogue e);
 

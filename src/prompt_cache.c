@@ -30,7 +30,7 @@ struct cache_header {
 	uint32_t type_k, type_v;
 	uint32_t first_window; /* first block that layers with a window have */
 	uint32_t window;       /* of those layers; 0: there are none */
-	uint32_t q8;           /* products took activations in whole numbers */
+	uint32_t q8;           /* products took activations in 8 bits */
 	uint32_t reserved;
 	char lapilli[16]; /* LAP_VERSION */
 	char device[128]; /* the backend's name, cut to fit */

@@ -67,7 +67,7 @@ struct lap_session {
 	uint32_t n_top;            /* best tokens that a step can list */
 	double max_submit_seconds; /* 0: our defaults */
 	bool logits_all;
-	uint32_t q8_columns; /* of rows in whole numbers, at most; 0: products take f32 */
+	uint32_t q8_columns; /* of rows in 8 bits, at most; 0: products take f32 */
 
 	struct timeline *timelines; /* [n_seq] */
 	uint64_t n_uses;

@@ -320,7 +320,7 @@ static enum lap_status visit_step(struct lap_session *s, const struct visit *v)
 		{&sb->tiles, n_slots ? expert_tiles_bytes(h->n_expert, (uint32_t)n_slots) : 0,
 			MEMORY_DEVICE, "experts' tiles", NEED_SCRATCH},
 		{&sb->q8, quantized_bytes(s->q8_columns, n_rows), MEMORY_DEVICE,
-			"activations in whole numbers", NEED_SCRATCH},
+			"activations in 8 bits", NEED_SCRATCH},
 		{&s->tail.results, max_rows * sizeof(struct sample_result), MEMORY_DEVICE,
 			"sampled tokens", NEED_SCRATCH},
 		{&s->tail.scratch, max_rows * s->activations.logits.stride * sizeof(float),

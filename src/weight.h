@@ -20,7 +20,7 @@ struct weight_format {
 	uint32_t gguf_type;
 	uint32_t block_weights; /* weights in a block */
 	uint32_t block_bytes;
-	bool integers; /* products take x in whole numbers where asked: see weights.def */
+	bool integers; /* products take x in 8 bits where asked: see weights.def */
 	/* n weights (a multiple of block_weights) from consecutive blocks, exactly as the format
 	 * defines them in float32 (subnormal scales included). */
 	void (*decode)(const uint8_t *blocks, uint64_t n, float *out);

@@ -203,7 +203,7 @@ static double expected_nll(uint32_t n_ctx, uint32_t step, uint32_t first, uint32
 	return sum / (n_windows * (n_ctx - 1 - first));
 }
 
-/* Activations in whole numbers are not what f32 gives, and close to it; the base keeps f32.  Where no weights are
+/* Activations in 8 bits are not what f32 gives, and close to it; the base keeps f32.  Where no weights are
  * such numbers, a line says so. */
 Test(command_score, activations_in_whole_numbers)
 {

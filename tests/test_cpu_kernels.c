@@ -225,7 +225,7 @@ Test(cpu_kernels, quantize_x)
 	release_op(&op);
 }
 
-/* A Q8_0 block times a unit of x: whole numbers, and two scales. */
+/* A Q8_0 block times a unit of x: integers, and two scales. */
 Test(cpu_kernels, product_of_whole_numbers)
 {
 	struct step step = {.header = {.n_rows = 1, .n_kv = 1}};

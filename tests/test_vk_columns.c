@@ -19,8 +19,7 @@ static struct rows shared_rows(struct backend *b, uint32_t n_rows, uint32_t n, f
 struct columns_case {
 	struct backend *b;
 	struct weights w;
-	struct view chunk, step, sizes,
-		q8; /* q8: x is multiplied in whole numbers; n_bytes 0: not */
+	struct view chunk, step, sizes, q8; /* q8: x is multiplied in 8 bits; n_bytes 0: not */
 	struct rows x, out, alone;
 	float *x_floats, *out_floats, *alone_floats;
 	struct step_header *header;

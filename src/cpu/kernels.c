@@ -103,7 +103,7 @@ void cpu_quantize_x(const struct op *op, const struct step_header *step)
 				out + (size_t)row * a->stride_out + i / KV_UNIT * Q8_WORDS);
 }
 
-/* Rows of x as they come, or in whole numbers; strides of both are counted in 4 bytes. */
+/* Rows of x as they come, or in 8 bits; strides of both are counted in 4 bytes. */
 static void multiply(const struct op *op, const struct matmul_args *a,
 	const struct step_header *step, cpu_row_products_fn *products)
 {

@@ -17,8 +17,8 @@ typedef void cpu_row_products_fn(const struct weight_format *f, const uint8_t *r
 
 cpu_row_products_fn cpu_row_products;
 
-/* The same for rows of x in whole numbers (struct quantize_args): their products with weights, which are whole
- * numbers times a scale themselves, in double. */
+/* The same for rows of x in 8 bits (struct quantize_args): their products with weights, which are
+ * integers times a scale themselves, in double. */
 cpu_row_products_fn cpu_row_products_q8;
 
 /* KV_UNIT elements of x as Q8_WORDS words. */

@@ -64,7 +64,9 @@ static enum lap_status find_format(
 	const bool weights = kernel_info(shape->kernel)->per_weight;
 	const bool cache = has_cache(shape->kernel);
 	if (!name) {
-		shape->weight = WEIGHT_f16;
+		if (weights)
+			shape->weight =
+				kernel_takes(shape->kernel, WEIGHT_f16) ? WEIGHT_f16 : WEIGHT_q8_0;
 		return LAP_OK;
 	}
 	if (!weights && !cache)
