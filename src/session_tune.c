@@ -52,8 +52,7 @@ static enum lap_status tune_step(struct lap_session *s, struct tuning_run *run, 
 	struct tune_options o = run->options;
 	if (o.seconds > 0) {
 		const double left = o.seconds - (clock_seconds() - run->start);
-		o.seconds =
-			left > 0.01 ? left : 0.01; /* the rest stays as it is, and that is noted */
+		o.seconds = left > 0.01 ? left : 0.01; /* what is left out, the next run measures */
 	}
 	enum lap_status status = trial_begin(&t, s, role, n_rows, 0, err);
 	if (!status)

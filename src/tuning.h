@@ -25,10 +25,9 @@ bool op_class_same(const struct op_class *a, const struct op_class *b);
 struct tuned {
 	struct op_class of;
 	uint32_t knobs[MAX_KNOBS];
-	double seconds,
-		usual_seconds; /* with these and without; 0: nothing was measured in the time there was */
-	bool broken;           /* with these values results are wrong: never used */
-	char reason[160]; /* "" unless broken */
+	double seconds, usual_seconds; /* with these and without; 0 when broken */
+	bool broken;                   /* with these values results are wrong: never used */
+	char reason[160];              /* "" unless broken */
 };
 
 /* Builds of kernels that a device can do without, called as in the VARIANT rows of shaders/kernels.def. */

@@ -112,6 +112,32 @@ Test(vk_tune, wrong_values_are_never_used)
 	cpu->ops->close(cpu);
 }
 
+/* A class that there was no time for is no finding: the next run measures it. */
+Test(vk_tune, what_was_not_measured_is_not_kept)
+{
+	static const struct check_case c = {KERNEL_matvec, 1, .n_out = 40, .n_in = 64};
+	struct lap_error err;
+	struct findings found = {.n = 0};
+	struct backend *b, *cpu;
+	uint32_t n_found;
+	cr_assert_eq(
+		vk_open(&(struct vk_options){.no_tuning = true}, &b, &err), LAP_OK, "%s", err.text);
+	cr_assert_eq(cpu_open(&cpu, &err), LAP_OK, "%s", err.text);
+	struct side side = {.b = b, .c = &c, .weight = WEIGHT_q8_0, .err = &err};
+	side_build(&side);
+	for (int has_time = 0; has_time < 2; has_time++) {
+		const struct tune_options options = {.seconds = has_time ? 60 : 1e-9};
+		cr_assert_eq(tune_plan(b, cpu, &side.plan, &options, keep, &found, &n_found, &err),
+			LAP_OK, "%s", err.text);
+		cr_expect(has_time ? n_found > 0 && found.items[n_found - 1].seconds > 0
+				   : n_found == 0);
+		cr_expect_eq(b->tuning->n, n_found);
+	}
+	side_free(&side);
+	b->ops->close(b);
+	cpu->ops->close(cpu);
+}
+
 /* ---- the file ------------------------------------------------------------------------------------- */
 
 static char *tuning_file(const struct lap_device *d)
@@ -158,14 +184,18 @@ static void forget_glu(struct tuning *t)
 Test(vk_tune, the_command_and_first_use)
 {
 	cr_assert_eq(setenv("XDG_CACHE_HOME", scratch_path("tune"), 1), 0);
-	struct result r = run("tune", "--tune", "quick", "--json");
-	json_t *rows = parse_json(&r);
-	const uint32_t n = (uint32_t)json_array_size(rows);
+	uint32_t n = 0, i = 0;
+	struct result r;
+	for (uint32_t more = 1; more && i < 20; i++, n += more) { /* till there was time for all */
+		r = run("tune", "--tune", "quick", "--json");
+		json_t *rows = parse_json(&r), *first = json_array_get(rows, 0);
+		more = (uint32_t)json_array_size(rows);
+		cr_expect(!more || json_is_string(json_object_get(first, "knobs")));
+		cr_expect(!more || json_is_false(json_object_get(first, "broken")));
+		json_decref(rows);
+		release(&r);
+	}
 	cr_expect_gt(n, 3);
-	cr_expect(json_is_string(json_object_get(json_array_get(rows, 0), "knobs")));
-	cr_expect(json_is_false(json_object_get(json_array_get(rows, 0), "broken")));
-	json_decref(rows);
-	release(&r);
 	r = run("tune", "--tune", "quick");
 	cr_expect(strstr(r.out, ": all was measured before; without --tune quick"), "%s", r.out);
 	cr_expect(strstr(r.out, "\n\nnext: lapilli bench "), "%s", r.out);
@@ -191,7 +221,7 @@ Test(vk_tune, the_command_and_first_use)
 	m = open_tuning(LAP_TUNE_QUICK);
 	forget_glu(m->backend->tuning);
 	s = open_session(m);
-	cr_expect_eq(m->backend->tuning->n, n);
+	cr_expect_gt(m->backend->tuning->n, n_left, "what was missing is measured");
 	int32_t *tuned = generate(s);
 	cr_expect_eq(memcmp(usual, tuned, 21 * sizeof *usual), 0, "another text");
 
@@ -199,7 +229,7 @@ Test(vk_tune, the_command_and_first_use)
 	struct tuned chosen;
 	struct lap_error err;
 	struct text line = {0};
-	uint32_t i = 0;
+	i = 0;
 	while (m->backend->tuning->items[i].of.kernel != KERNEL_matvec)
 		i++;
 	chosen = m->backend->tuning->items[i];
