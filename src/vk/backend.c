@@ -224,7 +224,8 @@ static enum lap_status open_all(
 	v->shuffle = v->texels && v->keeps_halves && v->info.subgroup_shuffle &&
 		v->info.type == LAP_DEVICE_CPU && v->info.subgroup_min == 8 &&
 		v->info.subgroup_max == 8;
-	v->shared = v->info.type != LAP_DEVICE_CPU || options->shared || is_set("LAPILLI_SHARED");
+	v->shared =
+		v->info.type != LAP_DEVICE_CPU || options->shared || is_set("LAPILLI_SHARED_TILES");
 	/* A CPU unpacks the bytes for it; two products in one of words take it less time. */
 	v->dot = v->subgroup && v->info.integer_dot &&
 		(v->info.type != LAP_DEVICE_CPU || options->no_texels);
