@@ -12,6 +12,7 @@ uint first_slot = 3 * args.n_tiles + tiles[3 * gl_WorkGroupID.z + 1];
 
 #ifdef LP_SHARED
 #define TILE_ROWS RUN_ROWS
+#define PART_ROWS 0 /* no parts are stored */
 #else
 #define TILE_ROWS EXPERT_TILE
 #endif

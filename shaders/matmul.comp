@@ -1,4 +1,5 @@
-/* matmul: out[row] = epilogue(weights x[row]), see args.h, for TILE_ROWS rows of the step per workgroup. */
+/* matmul: out[row] = epilogue(weights x[row]), see args.h, for TILE_ROWS rows of the step per workgroup.  With SPLIT
+ * above 1 out is the sums of each part, for n_rows rows, one part behind the other. */
 layout(push_constant) uniform push { matmul_args args; };
 layout(std430, set = 0, binding = 0) writeonly buffer out_buffer { float result[]; };
 layout(std430, set = 0, binding = 3) readonly buffer bias_buffer { float bias[]; };
@@ -8,7 +9,9 @@ layout(std430, set = 0, binding = 4) readonly buffer residual_buffer { float res
 #define TILE_ROWS 16 /* rows/group in kernels.def */
 #endif
 #define FIRST_ROW (gl_WorkGroupID.z * TILE_ROWS)
+#define PART_ROWS args.n_rows
 
+#include "epilogue.glsl"
 #include "matmul.glsl"
 
 uint x_begin(uint t)
@@ -18,13 +21,7 @@ uint x_begin(uint t)
 
 void store(uint out_row, uint t, float sum)
 {
-	uint row = FIRST_ROW + t;
-	if (args.has_bias != 0)
-		sum += bias[out_row];
-	sum *= args.scale;
-	if (args.has_residual != 0)
-		sum += residual[row * args.stride_residual + out_row];
-	result[row * args.stride_out + out_row] = softcapped(sum, args.softcap);
+	finish(out_row, FIRST_ROW + t, sum);
 }
 
 void main()

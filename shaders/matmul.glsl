@@ -4,7 +4,7 @@
  * of each for all rows of x.  An element's sum runs over its weights in order, whatever the step, the chunk
  * and the tile.
  *
- * With LP_SHARED, for GPUs, matmul_shared.glsl is the body.
+ * With LP_SHARED, for GPUs, matmul_shared.glsl is the body, and sums in parts.
  *
  * The includer defines TILE_ROWS (rows/group in kernels.def), declares args (n_out, n_in, row_bytes),
  * and defines x_begin and store. */

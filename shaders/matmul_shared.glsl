@@ -6,7 +6,14 @@
  * LANES_ACROSS and LANES_DOWN apart, so that neighbouring lanes read and store neighbours.  A tile with few rows
  * multiplies half of them, or a quarter.
  *
- * An element is summed as in matmul.glsl, which says what the includer defines. */
+ * An element is summed in parts (parts.h): with SPLIT 1 a workgroup takes them all, one after the other, else every
+ * SPLIT-th, and stores the sums of each, PART_ROWS rows behind those of the part before.
+ *
+ * matmul.glsl says what else the includer defines. */
+#include "parts.h"
+#ifndef SPLIT_ID
+#define SPLIT 1
+#endif
 layout(local_size_x_id = LANES_ID) in;
 
 #define LANE_OUTPUTS 4 /* components of a vec4 */
@@ -18,7 +25,7 @@ layout(local_size_x_id = LANES_ID) in;
 shared vec4 w_tile[8 * TILE_OUTPUTS]; /* [part of the unit][output] */
 shared vec4 x_tile[TILE_ROWS * 8];    /* [row][part]: see x_place */
 
-vec4 sums[LANE_ROWS], unit_sums[LANE_ROWS];
+vec4 totals[LANE_ROWS], sums[LANE_ROWS], unit_sums[LANE_ROWS]; /* of parts, of units, of a unit */
 uint x_from[LANE_LOADS];
 
 uint lane = gl_LocalInvocationID.x, across = lane % LANES_ACROSS, down = lane / LANES_ACROSS;
@@ -89,27 +96,57 @@ void multiply(uint n)
 		sums[i] += unit_sums[i];
 }
 
-void matmul(uint first_row, uint n_rows)
+/* sums = those of units begin to end - 1. */
+void sum_units(uint first_row, uint first, uint n_rows, uint begin, uint end)
 {
-	uint first = flat_group() * TILE_OUTPUTS;
-	uint n_units = (args.n_in + UNIT - 1) / UNIT, n = (n_rows + LANES_DOWN - 1) / LANES_DOWN;
-	if (first >= args.n_out)
-		return;
-	[[unroll]] for (uint i = 0; i < LANE_LOADS; i++)
-		x_from[i] = x_begin(min(x_row(i), n_rows - 1));
+	uint n = (n_rows + LANES_DOWN - 1) / LANES_DOWN;
 	[[unroll]] for (uint i = 0; i < LANE_ROWS; i++)
 		sums[i] = vec4(0);
-	for (uint unit = 0; unit < n_units; unit++) {
+	for (uint unit = begin; unit < end; unit++) {
 		barrier();
 		load_weights(first_row, first, unit);
 		load_x(unit, n_rows);
 		barrier();
 		multiply(n);
 	}
+}
+
+void clear_totals()
+{
+	[[unroll]] for (uint i = 0; i < LANE_ROWS; i++)
+		totals[i] = vec4(0);
+}
+
+/* before: rows of what is stored that belong to earlier parts. */
+void store_totals(uint first, uint n_rows, uint before)
+{
 	[[unroll]] for (uint i = 0; i < LANE_ROWS; i++)
 		[[unroll]] for (uint o = 0; o < LANE_OUTPUTS; o++) {
 			uint row = down + LANES_DOWN * i, out_row = first + across + LANES_ACROSS * o;
 			if (row < n_rows && out_row < args.n_out)
-				store(out_row, row, sums[i][o]);
+				store(out_row, before + row, totals[i][o]);
 		}
+}
+
+void matmul(uint first_row, uint n_rows)
+{
+	uint first = flat_group() / SPLIT * TILE_OUTPUTS;
+	uint n_units = (args.n_in + UNIT - 1) / UNIT;
+	if (first >= args.n_out)
+		return;
+	[[unroll]] for (uint i = 0; i < LANE_LOADS; i++)
+		x_from[i] = x_begin(min(x_row(i), n_rows - 1));
+	clear_totals();
+	for (uint part = flat_group() % SPLIT; part < N_PARTS(n_units); part += SPLIT) {
+		uint begin = part * PART_UNITS(n_units);
+		sum_units(first_row, first, n_rows, begin, min(begin + PART_UNITS(n_units), n_units));
+		[[unroll]] for (uint i = 0; i < LANE_ROWS; i++)
+			totals[i] += sums[i];
+		if (SPLIT > 1) {
+			store_totals(first, n_rows, part * PART_ROWS);
+			clear_totals();
+		}
+	}
+	if (SPLIT == 1)
+		store_totals(first, n_rows, 0);
 }

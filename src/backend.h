@@ -71,6 +71,7 @@ struct backend {
 	const char *name;                /* "cpu", or the device's name */
 	const struct lap_device *device; /* NULL for the CPU reference */
 	uint64_t max_buffer_bytes;       /* largest view an op may bind */
+	uint64_t parts_bytes;            /* plan.parts takes at most; 0: products are never split */
 	struct tuning *tuning;           /* what was measured; NULL: kernels have no knobs here */
 	_Atomic uint64_t device_bytes;   /* memory held now; sessions in other threads change it */
 };

@@ -86,6 +86,9 @@ static struct extent extent_of(const struct op *op, uint32_t i, const struct ste
 	case KERNEL_matmul_q8:
 		return rows_extent(
 			n, a->matmul.stride_out, a->matmul.n_out, matmul_limit(op->weight));
+	case KERNEL_matmul_sum:
+		return rows_extent(
+			n, a->matmul_sum.stride_out, a->matmul_sum.n_out, CHECK_LIMIT_ELEMENT);
 	case KERNEL_rope_kv:
 		if (i == 1)
 			return cache_extent(

@@ -57,9 +57,10 @@ enum {
 
 /* WORDS: every bit counts.  RESULT: struct sample_result, words but for the log-probability.  ROUTE: struct expert_route and struct
  * top_token, a word and a number.  Q8_0, Q4_0:
- * units of a cache; X_Q8: of x in 8 bits. */
+ * units of a cache; X_Q8: of x in 8 bits.  SCRATCH: only what lies beside it counts. */
 enum form {
 	FORM_INPUT,
+	FORM_SCRATCH,
 	FORM_F32,
 	FORM_F16,
 	FORM_Q8_0,

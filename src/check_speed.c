@@ -133,7 +133,7 @@ static uint64_t operand_bytes(const struct side *s)
 {
 	uint64_t n = 0;
 	for (uint32_t i = 0; i < s->n_operands; i++)
-		n += s->operands[i].n_bytes;
+		n += s->operands[i].form == FORM_SCRATCH ? 0 : s->operands[i].n_bytes;
 	return n;
 }
 

@@ -111,6 +111,7 @@ struct step_buffers {
 	struct view rope, rope_local; /* tables; rope_local is unused without window layers */
 	struct view routes, tiles;    /* of experts */
 	struct view q8;               /* x in 8 bits; n_bytes 0: products take f32 */
+	struct view parts;            /* see struct plan */
 };
 
 /* Appends one step.  with_logits: also the final norm and the output matrix, for every row. */

@@ -24,6 +24,16 @@ const struct knob *kernel_knobs(enum kernel kernel, uint32_t *n)
 	return first;
 }
 
+uint32_t *knob_value(enum kernel kernel, uint32_t values[MAX_KNOBS], const char *name)
+{
+	uint32_t n;
+	const struct knob *list = kernel_knobs(kernel, &n);
+	for (uint32_t i = 0; i < n; i++)
+		if (strcmp(list[i].name, name) == 0)
+			return &values[i];
+	return NULL;
+}
+
 bool knobs_fit(enum kernel kernel, const uint32_t *values, uint32_t max_lanes, uint32_t subgroup,
 	uint32_t max_shared_bytes)
 {

@@ -20,6 +20,9 @@ struct knob {
 /* The knobs of a kernel, at most MAX_KNOBS, in the order of struct op's knobs; *n may be 0. */
 const struct knob *kernel_knobs(enum kernel kernel, uint32_t *n);
 
+/* The value of the knob of that name among `values`; NULL: the kernel has none. */
+uint32_t *knob_value(enum kernel kernel, uint32_t values[MAX_KNOBS], const char *name);
+
 /* Whether a device of these limits can run the kernel with these values (one per knob); `subgroup`: the
  * largest number of lanes of a subgroup. */
 bool knobs_fit(enum kernel kernel, const uint32_t *values, uint32_t max_lanes, uint32_t subgroup,

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "parts.h"
+
 #define VIEW_ALIGN 256 /* bytes that offsets of views are multiples of */
 
 static const struct kernel_info kernels[N_KERNELS] = {
@@ -116,6 +118,11 @@ static struct view or_else(struct rows x, struct view other)
 static bool has(const struct weights *w)
 {
 	return w && w->n_rows;
+}
+
+static uint32_t ceil_div(uint32_t a, uint32_t b)
+{
+	return a / b + (a % b != 0);
 }
 
 static uint32_t row_bytes(const struct weights *w)
@@ -230,6 +237,54 @@ struct rows plan_quantize(struct plan *p, struct rows x)
 	return out;
 }
 
+uint32_t matmul_parts(uint32_t n_in)
+{
+	const uint32_t n_units = ceil_div(n_in, 32);
+	return N_PARTS(n_units);
+}
+
+static struct view parts_view(const struct plan *p, uint32_t n_out, uint32_t n_in)
+{
+	struct view v = p->parts;
+	const uint64_t n_bytes =
+		(uint64_t)matmul_parts(n_in) * p->max_rows * ROW_STRIDE(n_out) * sizeof(float);
+	if (matmul_parts(n_in) == 1 || n_bytes > v.n_bytes)
+		return (struct view){0};
+	v.n_bytes = n_bytes;
+	return v;
+}
+
+static struct matmul_args product_args(
+	struct rows out, uint32_t n_out, struct rows x, const struct epilogue *e, uint32_t max_rows)
+{
+	return (struct matmul_args){
+		.n_out = n_out,
+		.n_in = x.n,
+		.n_rows = max_rows,
+		.stride_out = out.stride,
+		.stride_x = x.stride,
+		.stride_residual = e->residual.stride,
+		.has_bias = has(e->bias),
+		.has_residual = e->residual.n != 0,
+		.scale = e->scale != 0 ? e->scale : 1,
+		.softcap = e->softcap,
+	};
+}
+
+/* Bias and residual of outputs `first` to first + n - 1; another view where there is none. */
+static void bind_epilogue(struct view buffers[2], const struct epilogue *e, uint32_t first,
+	uint32_t n, uint32_t max_rows, struct view other)
+{
+	buffers[0] = buffers[1] = other;
+	if (has(e->bias)) {
+		buffers[0] = e->bias->chunks[0];
+		buffers[0].offset += (uint64_t)first * sizeof(float);
+		buffers[0].n_bytes = (uint64_t)n * sizeof(float);
+	}
+	if (e->residual.n)
+		buffers[1] = columns(e->residual, first, n, max_rows);
+}
+
 void plan_matmul(
 	struct plan *p, struct rows out, const struct weights *w, struct rows x, struct epilogue e)
 {
@@ -256,35 +311,68 @@ void plan_matmul(
 			.rows_per_group = decode ? n_columns : 0,
 			.constant = weights_constant(w) | e.gated << GATED_SHIFT |
 				(decode ? n_columns << COLUMNS_SHIFT : 0),
-			.args.matmul =
-				{
-					.n_out = n,
-					.n_in = x.n,
-					.row_bytes = row_bytes(w),
-					.n_rows = p->max_rows,
-					.stride_out = out.stride,
-					.stride_x = x.stride,
-					.stride_residual = e.residual.stride,
-					.has_bias = has(e.bias),
-					.has_residual = e.residual.n != 0,
-					.scale = e.scale != 0 ? e.scale : 1,
-					.softcap = e.softcap,
-				},
+			.args.matmul = product_args(out, n, x, &e, p->max_rows),
 			.label = w->name,
 		};
+		op.args.matmul.row_bytes = row_bytes(w);
 		op.buffers[0] = columns(out, first, n, p->max_rows);
 		op.buffers[1] = w->chunks[i];
 		op.buffers[2] = x.view;
-		op.buffers[3] = op.buffers[4] = x.view;
-		if (has(e.bias)) {
-			op.buffers[3] = e.bias->chunks[0];
-			op.buffers[3].offset += (uint64_t)first * sizeof(float);
-			op.buffers[3].n_bytes = (uint64_t)n * sizeof(float);
-		}
-		if (e.residual.n)
-			op.buffers[4] = columns(e.residual, first, n, p->max_rows);
+		bind_epilogue(&op.buffers[3], &e, first, n, p->max_rows, x.view);
+		if (op.kernel == KERNEL_matmul)
+			op.parts = parts_view(p, n, x.n);
 		plan_append(p, op);
 	}
+}
+
+/* The sum of what a product's parts left; buffers and label are the caller's. */
+static struct op sum_op(struct matmul_args args, uint32_t stride)
+{
+	args.row_bytes = 0;
+	args.stride_x = stride;
+	return (struct op){
+		.kernel = KERNEL_matmul_sum,
+		.n_outputs = args.n_out,
+		.rule = SIZE_ROWS,
+		.factor = 1,
+		.args.matmul_sum = args,
+	};
+}
+
+void plan_matmul_sum(
+	struct plan *p, struct rows out, struct rows sums, uint32_t n_in, struct epilogue e)
+{
+	const struct rows x = {.n = n_in};
+	struct op op = sum_op(product_args(out, out.n, x, &e, p->max_rows), sums.stride);
+	assert(sums.n == out.n && p->role == ROLE_PREFILL);
+	assert(sums.view.n_bytes >=
+		(uint64_t)matmul_parts(n_in) * p->max_rows * sums.stride * sizeof(float));
+	op.buffers[0] = out.view;
+	op.buffers[1] = sums.view;
+	bind_epilogue(&op.buffers[2], &e, 0, out.n, p->max_rows, sums.view);
+	plan_append(p, op);
+}
+
+void op_split(const struct op *op, uint32_t split, uint32_t tile_outputs, struct op out[2])
+{
+	const uint32_t stride = ROW_STRIDE(op->args.matmul.n_out);
+	assert(op->kernel == KERNEL_matmul && op->parts.n_bytes && split > 1);
+	out[0] = *op;
+	out[0].n_outputs = ceil_div(op->n_outputs, tile_outputs) * split * tile_outputs;
+	out[0].buffers[0] = op->parts;
+	out[0].buffers[3] = out[0].buffers[4] = op->buffers[2];
+	out[0].args.matmul.stride_out = stride;
+	out[0].args.matmul.stride_residual = 0;
+	out[0].args.matmul.has_bias = out[0].args.matmul.has_residual = 0;
+	out[0].args.matmul.scale = 1;
+	out[0].args.matmul.softcap = 0;
+	out[1] = sum_op(op->args.matmul, stride);
+	out[1].buffers[0] = op->buffers[0];
+	out[1].buffers[1] = op->parts;
+	memcpy(&out[1].buffers[2], &op->buffers[3], 2 * sizeof op->buffers[3]);
+	out[1].max_rows = op->max_rows;
+	out[1].label = op->label;
+	out[1].layer = op->layer;
 }
 
 static uint32_t kv_constant(const struct kv_layer *kv, const struct kv_shape *shape)
@@ -335,11 +423,6 @@ void plan_rope_kv(struct plan *p, struct rows q, const struct kv_layer *kv,
 					.eps = rope->eps,
 				},
 		});
-}
-
-static uint32_t ceil_div(uint32_t a, uint32_t b)
-{
-	return a / b + (a % b != 0);
 }
 
 /* A window of w positions touches at most this many slices, wherever it stands. */

@@ -12,6 +12,8 @@
 
 #define MAX_BUFFERS 8 /* operands of an op */
 #define MAX_KNOBS   6 /* of a kernel: see knobs.h */
+/* Bytes of a plan's parts, at most: 512 tiles of 64 x 32, MAX_PARTS sums of each element; more fill any GPU. */
+#define PARTS_BYTES (16u << 20)
 
 enum kernel {
 #define KERNEL(name, per_weight, written, all, outputs, rows, args) KERNEL_##name,
@@ -88,6 +90,8 @@ struct op {
 	uint32_t constant;         /* specialization constant 1; 0 where the kernel has none */
 	uint32_t knobs[MAX_KNOBS]; /* 0: as the device likes it; set by who measures */
 	struct view buffers[MAX_BUFFERS]; /* in the order of the shader's bindings */
+	struct view
+		parts; /* of a matmul: room for the sums of its parts; n_bytes 0: not to be split */
 	union args args;
 	const char *label; /* of the weight, or the kernel's name; for messages */
 	int32_t layer;     /* -1 outside the layers */
@@ -105,6 +109,7 @@ struct plan {
 	int32_t layer;      /* given to the ops that follow */
 	struct view q8;     /* room for x in 8 bits: products that can take it so, do; none: f32 */
 	struct rows q8_of;  /* the x that it holds after the last op; n 0: none */
+	struct view parts;  /* room for sums of parts of products, which use it where theirs fit */
 	bool out_of_memory; /* some append failed: the plan must not be run */
 };
 
@@ -162,6 +167,18 @@ uint64_t quantized_bytes(uint32_t n, uint64_t n_rows);
  * integers, the product is one of integers. */
 void plan_matmul(
 	struct plan *p, struct rows out, const struct weights *w, struct rows x, struct epilogue e);
+
+/* Parts that the elements of a product over n_in are summed in where it can be split: see parts.h. */
+uint32_t matmul_parts(uint32_t n_in);
+
+/* out = epilogue(the sum over the parts of n_in elements of sums[part][row]), in prefill.  sums: of each part rows
+ * for all of the plan. */
+void plan_matmul_sum(
+	struct plan *p, struct rows out, struct rows sums, uint32_t n_in, struct epilogue e);
+
+/* A matmul that has room for its parts as two ops: `split` workgroups for each tile_outputs outputs, which leave the
+ * sums of the parts there, and the sum of those. */
+void op_split(const struct op *op, uint32_t split, uint32_t tile_outputs, struct op out[2]);
 
 struct rope {
 	struct view table; /* f32 [n_ctx][n_rot / 2][2] */

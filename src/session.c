@@ -490,6 +490,7 @@ enum lap_status session_plan(struct lap_session *s, enum role role, enum step_ki
 		.step = prepared->step_view,
 		.sizes = prepared->sizes,
 		.q8 = s->step_buffers.q8,
+		.parts = s->step_buffers.parts,
 	};
 	forward(plan, s->m->model, &s->m->weights, &s->activations, &s->kv, &s->step_buffers,
 		decode || s->logits_all);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "kv.h"
+#include "parts.h"
 
 #define DEFAULT_N_CTX   4096  /* tokens, where the model allows as many */
 #define DEFAULT_N_BATCH 512   /* rows of a prefill step */
@@ -267,6 +268,20 @@ static uint64_t partial_floats(const struct lap_session *s)
 	return largest;
 }
 
+/* Room for the sums of all parts of the widest product, or as much as the backend uses. */
+static uint64_t parts_bytes(const struct lap_session *s)
+{
+	struct activations a;
+	struct activation_shape list[N_ACTIVATIONS];
+	uint64_t widest = 0, most = s->m->backend->parts_bytes;
+	activations_shape(&a, s->m->model, list);
+	for (size_t i = 0; i < N_ACTIVATIONS; i++)
+		if (list[i].rows != &a.logits && list[i].rows->stride > widest)
+			widest = list[i].rows->stride;
+	const uint64_t n_bytes = MAX_PARTS * s->n_batch * widest * sizeof(float);
+	return n_bytes < most ? n_bytes : most;
+}
+
 static uint64_t rope_bytes(const struct lap_session *s, uint32_t n_rot)
 {
 	return (uint64_t)s->n_ctx * (n_rot / 2) * 2 * sizeof(float);
@@ -321,6 +336,7 @@ static enum lap_status visit_step(struct lap_session *s, const struct visit *v)
 			MEMORY_DEVICE, "experts' tiles", NEED_SCRATCH},
 		{&sb->q8, quantized_bytes(s->q8_columns, n_rows), MEMORY_DEVICE,
 			"activations in 8 bits", NEED_SCRATCH},
+		{&sb->parts, parts_bytes(s), MEMORY_DEVICE, "sums of parts", NEED_SCRATCH},
 		{&s->tail.results, max_rows * sizeof(struct sample_result), MEMORY_DEVICE,
 			"sampled tokens", NEED_SCRATCH},
 		{&s->tail.scratch, max_rows * s->activations.logits.stride * sizeof(float),

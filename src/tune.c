@@ -205,6 +205,16 @@ static enum lap_status try_values(struct tuner *t, struct group *g, const uint32
 	return status;
 }
 
+/* Whether the group's ops run with these values: those they cannot have come to the same as others. */
+static bool can_have(const struct tuner *t, const struct group *g, const uint32_t values[MAX_KNOBS])
+{
+	struct op op = g->ops[0];
+	uint32_t found[MAX_KNOBS];
+	memcpy(op.knobs, values, sizeof op.knobs);
+	t->b->ops->knobs_untuned(t->b, &op, found);
+	return memcmp(found, values, sizeof found) == 0;
+}
+
 static enum lap_status tune_group(struct tuner *t, struct group *g)
 {
 	const struct lap_device *d = t->b->device;
@@ -225,7 +235,7 @@ static enum lap_status tune_group(struct tuner *t, struct group *g)
 	do {
 		if (time_is_up(t) || status)
 			break;
-		if (memcmp(values, usual, sizeof values) != 0 &&
+		if (memcmp(values, usual, sizeof values) != 0 && can_have(t, g, values) &&
 			knobs_fit(g->of.kernel, values, d->max_invocations, d->subgroup_max,
 				d->max_shared_bytes) &&
 			!tuning_is_broken(tuning, g->of.kernel, g->of.weight, values))

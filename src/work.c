@@ -94,6 +94,10 @@ struct work op_work(const struct op *op, const struct step_header *step)
 	case KERNEL_layernorm:
 		floats = (2.0 + a->rmsnorm.has_residual) * a->rmsnorm.n * a->rmsnorm.n_segments;
 		break;
+	case KERNEL_matmul_sum:
+		floats = (1.0 + matmul_parts(a->matmul_sum.n_in) + a->matmul_sum.has_residual) *
+			a->matmul_sum.n_out;
+		break;
 	case KERNEL_quantize_x:
 		floats = a->quantize_x.n + Q8_ROW_WORDS(a->quantize_x.n);
 		break;

@@ -1,6 +1,7 @@
 /* Every kernel and weight format on a Vulkan device against the CPU reference, over the case list of
  * src/check.c. */
 #include "check.h"
+#include "knobs.h"
 #include "op_case.h"
 #include "support.h"
 #include "vk/vk.h"
@@ -106,12 +107,12 @@ Test(vk_kernels, products_in_shared_memory)
 	check_kernel(KERNEL_expert_matmul, &(struct vk_options){.shared = true}, true);
 }
 
-/* Lanes that share what they load of x, and workgroups that share weights, too, compute the same bits as lanes that load
- * all of it. */
+/* Lanes that share what they load of x compute the same bits as lanes that load all of it; so do workgroups that share
+ * weights, where a sum has one part. */
 Test(vk_kernels, matmul_without_shuffles)
 {
 	static const char *const names[] = {
-		"matmul f16 33 x", "matmul q4_0 150 x", "expert_matmul q8_0 129 x"};
+		"matmul f16 32 x 64", "matmul q4_0 150 x", "expert_matmul q8_0 129 x"};
 	struct backend *vk, *base, *gpu, *cpu;
 	struct lap_error err;
 	uint32_t n_run = 0;
@@ -227,16 +228,19 @@ static void rows_compare(struct rows_case *t, uint32_t n_rows, uint32_t first_po
 	free(x);
 }
 
-static void matmul_compare(bool shared_tiles)
+/* split: workgroups that share the parts of a sum; 0: not in shared memory. */
+static void matmul_compare(uint32_t split)
 {
-	enum { N_ROWS = 19, N_OUT = 70, N_IN = 160 };
+	enum { N_ROWS = 33, N_OUT = 70, N_IN = 600 };
 	struct rows_case t = {0};
-	float *weights;
-	rows_start(&t, N_ROWS, shared_tiles);
+	float *weights, *parts;
+	rows_start(&t, N_ROWS, split > 0);
 	struct rows x = shared_rows(t.b, N_ROWS, N_IN, &t.x);
 	struct rows out = shared_rows(t.b, N_ROWS, N_OUT, &t.out);
 	struct view chunk = shared(t.b, N_OUT * N_IN * sizeof(float) + WEIGHT_PAD, &weights);
-	t.views[2] = x.view, t.views[3] = out.view, t.views[4] = chunk;
+	struct rows sums = shared_rows(t.b, matmul_parts(N_IN) * N_ROWS, N_OUT, &parts);
+	t.views[2] = x.view, t.views[3] = out.view, t.views[4] = chunk, t.views[5] = sums.view;
+	t.plan.parts = sums.view;
 	t.n = x.stride, t.n_out = out.stride;
 	random_floats(weights, N_OUT * N_IN, &t.state);
 	memset(t.x, 0, x.view.n_bytes);
@@ -251,13 +255,15 @@ static void matmul_compare(bool shared_tiles)
 		.n_chunks = 1,
 		.chunks = &chunk};
 	plan_matmul(&t.plan, out, &w, x, (struct epilogue){0});
-	rows_compare(&t, N_ROWS, 0, shared_tiles ? "matmul in shared memory" : "matmul");
+	*knob_value(KERNEL_matmul, t.plan.ops[0].knobs, "SPLIT") = split;
+	rows_compare(&t, N_ROWS, 0, split ? "matmul in shared memory" : "matmul");
 }
 
 Test(vk_kernels, rows_of_a_matmul_are_independent)
 {
-	matmul_compare(false);
-	matmul_compare(true);
+	matmul_compare(0);
+	matmul_compare(1);
+	matmul_compare(4);
 }
 
 static void attention_compare(uint32_t window, float softcap, bool with_sinks)

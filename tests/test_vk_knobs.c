@@ -2,8 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "check.h"
+#include "check_side.h"
 #include "knobs.h"
+#include "parts.h"
 #include "support.h"
 #include "vk/knob_defaults.h"
 #include "vk/pipeline.h"
@@ -80,10 +81,137 @@ Test(vk_knobs, nor_in_shared_memory)
 	cr_assert_eq(
 		vk_open(&(struct vk_options){.shared = true}, &vk, &err), LAP_OK, "%s", err.text);
 	cr_assert_eq(cpu_open(&cpu, &err), LAP_OK, "%s", err.text);
-	cr_expect_eq(try_all(vk, cpu, KERNEL_matmul, "matmul q4_0 150 x"), 3 * 2 * 2);
+	cr_expect_eq(try_all(vk, cpu, KERNEL_matmul, "matmul q4_0 150 x"), 3 * 2 * 2 * 3);
 	cr_expect_eq(try_all(vk, cpu, KERNEL_expert_matmul, "expert_matmul f32 33 x"), 3 * 2 * 2);
 	vk->ops->close(vk);
 	cpu->ops->close(cpu);
+}
+
+/* ---- parts of a sum ---------------------------------------------------------------------------- */
+
+Test(vk_knobs, where_sums_are_cut)
+{
+	static const struct {
+		uint32_t n_units, part, n_parts;
+	} cases[] = {{1, 4, 1}, {4, 4, 1}, {5, 4, 2}, {12, 4, 3}, {13, 4, 4}, {16, 4, 4},
+		{17, 5, 4}, {19, 5, 4}, {24, 6, 4}, {128, 32, 4}, {129, 33, 4}};
+	for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+		cr_expect_eq(PART_UNITS(cases[i].n_units), cases[i].part);
+		cr_expect_eq(N_PARTS(cases[i].n_units), cases[i].n_parts, "%u units: %u",
+			cases[i].n_units, N_PARTS(cases[i].n_units));
+	}
+	cr_expect_eq(matmul_parts(1), 1);
+	cr_expect_eq(matmul_parts(129), 2);
+}
+
+/* Whoever adds up the parts. */
+static void try_splits(struct backend *vk, struct backend *cpu, uint32_t n_in, uint32_t n_rows)
+{
+	const struct check_case c = {KERNEL_matmul, n_rows, .n_out = 70, .n_in = n_in,
+		.flags = BIAS | RESIDUAL | SCALE | SOFTCAP};
+	const enum weight weight = n_in % 32 ? WEIGHT_f16 : WEIGHT_q8_0;
+	struct check_result whole, result;
+	struct lap_error err;
+	for (uint32_t split = 1; split <= MAX_PARTS; split *= 2) {
+		uint32_t knobs[MAX_KNOBS] = {0};
+		*knob_value(KERNEL_matmul, knobs, "SPLIT") = split;
+		cr_assert_eq(
+			side_check(vk, cpu, &c, weight, n_in + n_rows, 2, knobs, &result, &err),
+			LAP_OK, "%s", err.text);
+		cr_expect(result.passed, "%u rows of %u, split by %u: %s", n_rows, n_in, split,
+			result.reason);
+		if (split == 1)
+			whole = result;
+		cr_expect_eq(result.hash, whole.hash, "%u rows of %u, split by %u: other bits",
+			n_rows, n_in, split);
+	}
+}
+
+Test(vk_knobs, parts_are_the_same_for_all)
+{
+	static const uint32_t inputs[] = {1, 32, 128, 129, 160, 257, 512, 545, 768, 2081};
+	static const uint32_t rows[] = {1, 2, 8, 17, 32, 33};
+	struct backend *vk, *cpu;
+	struct lap_error err;
+	cr_assert_eq(
+		vk_open(&(struct vk_options){.shared = true}, &vk, &err), LAP_OK, "%s", err.text);
+	cr_assert_eq(cpu_open(&cpu, &err), LAP_OK, "%s", err.text);
+	for (size_t i = 0; i < ARRAY_COUNT(inputs); i++)
+		for (size_t r = 0; r < ARRAY_COUNT(rows); r++)
+			try_splits(vk, cpu, inputs[i], rows[r]);
+	vk->ops->close(vk);
+	cpu->ops->close(cpu);
+}
+
+/* Elements of the first output that are NaN, as the room for parts is before. */
+static uint32_t count_missing(struct backend *b, const struct plan *plan)
+{
+	const struct view out = plan->ops[plan->n_ops - 1].buffers[0];
+	float *floats = malloc(out.n_bytes);
+	struct lap_error err;
+	struct runnable *r;
+	uint64_t ticket;
+	uint32_t n = 0;
+	cr_assert_eq(b->ops->prepare(b, plan, false, &r, &err), LAP_OK, "%s", err.text);
+	b->ops->begin(r);
+	cr_assert_eq(b->ops->run(b, r, 1, &ticket, &err), LAP_OK, "%s", err.text);
+	cr_assert_eq(b->ops->wait(b, ticket, &err), LAP_OK, "%s", err.text);
+	cr_assert_eq(b->ops->read(b, out, floats, out.n_bytes, &err), LAP_OK, "%s", err.text);
+	for (uint64_t i = 0; i < out.n_bytes / sizeof *floats; i++)
+		n += floats[i] != floats[i];
+	b->ops->release(b, r);
+	free(floats);
+	return n;
+}
+
+/* The workgroup of the last part left out: a check has NaN where it looks for sums. */
+Test(vk_knobs, a_part_that_is_missing_shows)
+{
+	static const struct check_case c = {
+		KERNEL_matmul, 3, .n_out = 70, .n_in = 768, .flags = RESIDUAL};
+	struct lap_error err;
+	struct backend *b;
+	struct op ops[2];
+	cr_assert_eq(
+		vk_open(&(struct vk_options){.shared = true}, &b, &err), LAP_OK, "%s", err.text);
+	for (uint32_t left_out = 0; left_out < 2; left_out++) {
+		struct side side = {.b = b, .c = &c, .weight = WEIGHT_q8_0, .err = &err};
+		side_build(&side);
+		cr_assert_eq(side.status, LAP_OK, "%s", err.text);
+		*knob_value(KERNEL_matmul, side.plan.ops[0].knobs, "SPLIT") = 4;
+		op_split(&side.plan.ops[0], 4, 64, ops);
+		struct plan plan = side.plan;
+		plan.ops = ops;
+		plan.n_ops = 2;
+		ops[0].n_outputs -= 64 * left_out;
+		cr_expect_eq(count_missing(b, &plan), left_out * 3 * (70 - 64));
+		side_free(&side);
+	}
+	b->ops->close(b);
+}
+
+/* Fewer tiles than a GPU has multiprocessors. */
+Test(vk_knobs, who_splits)
+{
+	static const struct {
+		enum lap_device_type type;
+		uint32_t n_out, n_rows, split;
+	} cases[] = {{LAP_DEVICE_DISCRETE, 768, 20, 4}, {LAP_DEVICE_DISCRETE, 768, 512, 2},
+		{LAP_DEVICE_DISCRETE, 768, 1024, 1}, {LAP_DEVICE_INTEGRATED, 768, 20, 4},
+		{LAP_DEVICE_INTEGRATED, 768, 128, 2}, {LAP_DEVICE_INTEGRATED, 768, 512, 1},
+		{LAP_DEVICE_CPU, 768, 20, 1}};
+	char place;
+	for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+		struct vk v = {.info = {.type = cases[i].type}, .shared = true};
+		struct op op = {.kernel = KERNEL_matmul,
+			.n_outputs = cases[i].n_out,
+			.max_rows = cases[i].n_rows,
+			.parts = {(struct buffer *)(void *)&place, 0, 1}};
+		const struct pipeline_key key = pipeline_key(&v, &op);
+		cr_expect_eq(key.split, cases[i].split, "case %zu: %u", i, key.split);
+		op.parts.n_bytes = 0;
+		cr_expect_eq(pipeline_key(&v, &op).split, 1, "there is no room");
+	}
 }
 
 Test(vk_knobs, what_fits)

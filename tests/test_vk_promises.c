@@ -51,6 +51,50 @@ Test(vk_promises, equal_runs)
 	lap_model_close(m);
 }
 
+/* All products of the prompt whose parts have room are split in two from now on; returns how many are. */
+static uint32_t split_products(struct lap_session *s)
+{
+	struct backend *b = s->m->backend;
+	struct lap_error err = {0};
+	struct plan plan;
+	uint32_t n = 0;
+	cr_assert_eq(session_plan(s, ROLE_PREFILL, STEP_LOGITS, 0, &plan, &err), LAP_OK);
+	for (uint32_t i = 0; i < plan.n_ops; i++) {
+		struct tuned found = {.of = op_class(&plan.ops[i])};
+		uint32_t *split = knob_value(plan.ops[i].kernel, found.knobs, "SPLIT");
+		if (!split)
+			continue;
+		b->ops->knobs_untuned(b, &plan.ops[i], found.knobs);
+		*split = 2;
+		cr_assert(tuning_put(b->tuning, &found));
+		b->ops->knobs(b, &plan.ops[i], found.knobs);
+		n += *split == 2;
+	}
+	plan_free(&plan);
+	return n;
+}
+
+/* On GPUs products of few tiles are split, as the device was tuned. */
+Test(vk_promises, split_products)
+{
+	const struct lap_session_options so = {.n_ctx = 100, .logits_all = true};
+	int32_t tokens[70];
+	uint64_t hashes[2];
+	setenv("LAPILLI_SHARED_TILES", "1", 1);
+	struct lap_model *m = open_model(tiny(), NULL);
+	fill_prompt(tokens, 70, (int32_t)lap_model_info(m)->n_vocab);
+	for (int i = 0; i < 2; i++) {
+		struct lap_session *s = open_session(m, &so);
+		cr_expect_gt(s->step_buffers.parts.n_bytes, 0);
+		if (i == 1)
+			cr_assert_gt(split_products(s), 0);
+		hashes[i] = hash_logits(s, tokens, 70);
+		lap_session_destroy(s);
+	}
+	cr_expect_eq(hashes[0], hashes[1]);
+	lap_model_close(m);
+}
+
 static void fill_cache(struct lap_session *s, uint32_t word)
 {
 	const struct backend_ops *ops = s->m->backend->ops;

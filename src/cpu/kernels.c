@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "parts.h"
 #include "products.h"
 
 #define ROW_TILE 64 /* rows of the step that share a decoded piece */
@@ -103,6 +104,18 @@ void cpu_quantize_x(const struct op *op, const struct step_header *step)
 				out + (size_t)row * a->stride_out + i / KV_UNIT * Q8_WORDS);
 }
 
+/* What becomes of a sum; bias and residual may be NULL. */
+static float finish(const struct matmul_args *a, double sum, const float *bias,
+	const float *residual, size_t row, u32 o)
+{
+	if (bias)
+		sum += (double)bias[o];
+	sum *= (double)a->scale;
+	if (residual)
+		sum += (double)residual[row * a->stride_residual + o];
+	return (float)softcapped(sum, (double)a->softcap);
+}
+
 /* Rows of x as they come, or in 8 bits; strides of both are counted in 4 bytes. */
 static void multiply(const struct op *op, const struct matmul_args *a,
 	const struct step_header *step, cpu_row_products_fn *products)
@@ -131,13 +144,8 @@ static void multiply(const struct op *op, const struct matmul_args *a,
 				size_t row = first + t;
 				double sum =
 					gated_by ? gated(gated_by - 1, sums[t], up[t]) : sums[t];
-				if (bias)
-					sum += (double)bias[o];
-				sum *= (double)a->scale;
-				if (residual)
-					sum += (double)residual[row * a->stride_residual + o];
 				out[row * a->stride_out + o] =
-					(float)softcapped(sum, (double)a->softcap);
+					finish(a, sum, bias, residual, row, o);
 			}
 		}
 	}
@@ -161,6 +169,24 @@ void cpu_matvec_q8(const struct op *op, const struct step_header *step)
 void cpu_matmul_q8(const struct op *op, const struct step_header *step)
 {
 	multiply(op, &op->args.matmul_q8, step, cpu_row_products_q8);
+}
+
+void cpu_matmul_sum(const struct op *op, const struct step_header *step)
+{
+	const struct matmul_args *a = &op->args.matmul_sum;
+	float *out = cpu_pointer(&op->buffers[0]);
+	const float *sums = cpu_pointer(&op->buffers[1]);
+	const float *bias = a->has_bias ? cpu_pointer(&op->buffers[2]) : NULL;
+	const float *residual = a->has_residual ? cpu_pointer(&op->buffers[3]) : NULL;
+	const size_t part_size = (size_t)a->n_rows * a->stride_x;
+	const u32 n_units = (a->n_in + 31) / 32;
+	for (size_t row = 0; row < step->n_rows; row++)
+		for (u32 o = 0; o < a->n_out; o++) {
+			double sum = 0;
+			for (u32 part = 0; part < N_PARTS(n_units); part++)
+				sum += (double)sums[part * part_size + row * a->stride_x + o];
+			out[row * a->stride_out + o] = finish(a, sum, bias, residual, row, o);
+		}
 }
 
 /* ---- element-wise ------------------------------------------------------------------------------ */

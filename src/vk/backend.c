@@ -232,6 +232,10 @@ static enum lap_status open_all(
 	v->base.device = &v->info;
 	v->base.name = v->info.name;
 	v->base.max_buffer_bytes = view_limit(v, options->max_chunk_bytes);
+	if (v->shared)
+		v->base.parts_bytes = v->base.max_buffer_bytes < PARTS_BYTES
+			? v->base.max_buffer_bytes
+			: PARTS_BYTES;
 	tuned_open(v);
 	return LAP_OK;
 }

@@ -1,7 +1,11 @@
 /* Classes of devices: see knob_defaults.h. */
 #include "knob_defaults.h"
 
+#include <assert.h>
 #include <string.h>
+
+#define LARGE_GPU (1u << LAP_DEVICE_DISCRETE | 1u << LAP_DEVICE_VIRTUAL)
+#define SMALL_GPU (1u << LAP_DEVICE_INTEGRATED | 1u << LAP_DEVICE_OTHER)
 
 /* Rows are looked at in order: the first that fits a knob and the device counts.  Fields that are 0 fit
  * every device. */
@@ -12,8 +16,9 @@ static const struct row {
 	uint32_t subgroup_from, subgroup_to; /* of the device's subgroup size */
 	uint32_t shared_from;                /* bytes of shared memory, at least */
 	uint32_t types;                      /* bits 1 << enum lap_device_type */
-	bool integer_dot;                    /* the device has it */
-	const char *driver;                  /* begins so */
+	uint32_t tiles_below; /* of a product, at all rows that its plan has room for */
+	bool integer_dot;     /* the device has it */
+	const char *driver;   /* begins so */
 } rows[] = {
 	/* One subgroup: each repeats what the head has in common. */
 	{KERNEL_attn_reduce, "LANES", 8, .subgroup_to = 8, .types = 1u << LAP_DEVICE_CPU},
@@ -23,6 +28,11 @@ static const struct row {
 	{KERNEL_matvec, "OUTPUTS", 4, .types = 1u << LAP_DEVICE_CPU},
 	{KERNEL_matvec_q8, "OUTPUTS", 4, .types = 1u << LAP_DEVICE_CPU},
 	{KERNEL_expert_matvec, "OUTPUTS", 4, .types = 1u << LAP_DEVICE_CPU},
+	/* Two workgroups for each of 128 multiprocessors, or of 32 of a small GPU; not measured on any. */
+	{KERNEL_matmul, "SPLIT", 4, .types = LARGE_GPU, .tiles_below = 128},
+	{KERNEL_matmul, "SPLIT", 2, .types = LARGE_GPU, .tiles_below = 256},
+	{KERNEL_matmul, "SPLIT", 4, .types = SMALL_GPU, .tiles_below = 32},
+	{KERNEL_matmul, "SPLIT", 2, .types = SMALL_GPU, .tiles_below = 64},
 };
 
 static bool driver_is(const struct lap_device *d, const char *name)
@@ -48,6 +58,16 @@ static bool fits(const struct row *r, const struct lap_device *d)
 		(!r->integer_dot || d->integer_dot) && (!r->driver || driver_is(d, r->driver));
 }
 
+/* knobs: those before SPLIT are resolved. */
+static uint64_t n_tiles(const struct op *op, uint32_t knobs[MAX_KNOBS])
+{
+	const uint32_t *across = knob_value(op->kernel, knobs, "TILE_OUTPUTS");
+	const uint32_t *down = knob_value(op->kernel, knobs, "TILE_ROWS");
+	assert(across && *across && down && *down);
+	return (uint64_t)((op->n_outputs + *across - 1) / *across) *
+		((op->max_rows + *down - 1) / *down);
+}
+
 void knobs_resolve(const struct lap_device *device, struct tuning *tuning, const struct op *op,
 	uint32_t out[MAX_KNOBS])
 {
@@ -62,7 +82,8 @@ void knobs_resolve(const struct lap_device *device, struct tuning *tuning, const
 		out[i] = op->knobs[i] ? op->knobs[i] : measured.knobs[i];
 		for (size_t r = 0; r < ARRAY_COUNT(rows) && !out[i]; r++)
 			if (rows[r].kernel == op->kernel &&
-				strcmp(rows[r].knob, list[i].name) == 0 && fits(&rows[r], device))
+				strcmp(rows[r].knob, list[i].name) == 0 && fits(&rows[r], device) &&
+				(!rows[r].tiles_below || n_tiles(op, out) < rows[r].tiles_below))
 				out[i] = rows[r].value;
 		if (!out[i])
 			out[i] = list[i].usual;

@@ -23,14 +23,10 @@ struct pipeline {
 #define MATVEC_SUBGROUP_ROWS 4 /* of weights: TILE in shaders/matvec.glsl, or half of it */
 
 /* The value of a knob in the key, 0 where the build has no such knob. */
-static uint32_t key_knob(const struct pipeline_key *key, const char *name)
+static uint32_t key_knob(struct pipeline_key *key, const char *name)
 {
-	uint32_t n;
-	const struct knob *list = kernel_knobs(key->kernel, &n);
-	for (uint32_t i = 0; i < n; i++)
-		if (strcmp(list[i].name, name) == 0)
-			return key->knobs[i];
-	return 0;
+	const uint32_t *value = knob_value(key->kernel, key->knobs, name);
+	return value ? *value : 0;
 }
 
 /* Whether the device has the feature, and nothing was found to be wrong with it. */
@@ -89,6 +85,9 @@ static void find_knobs(const struct vk *v, struct tuning *tuning, const struct o
 		if (strcmp(list[i].build, "ALL") != 0 &&
 			!spirv_defines(op->kernel, variant, list[i].build))
 			values[i] = 0;
+	uint32_t *split = knob_value(op->kernel, values, "SPLIT");
+	if (split && *split && !op->parts.n_bytes)
+		*split = 1;
 }
 
 void pipeline_knobs(
@@ -111,6 +110,8 @@ struct pipeline_key pipeline_key(const struct vk *v, const struct op *op)
 	const uint32_t outputs = key_knob(&key, "TILE_OUTPUTS"), rows = key_knob(&key, "TILE_ROWS");
 	key.outputs_per_group = (outputs ? outputs : key.outputs_per_group) * (times ? times : 1);
 	key.rows_per_group = rows ? rows : key.rows_per_group;
+	key.split = key_knob(&key, "SPLIT");
+	key.split = key.split ? key.split : 1;
 	return key;
 }
 

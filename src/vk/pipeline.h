@@ -18,6 +18,7 @@ struct pipeline_key {
 	uint32_t constant;          /* specialization constant 1 */
 	uint32_t knobs[MAX_KNOBS];  /* the kernel's, in the order of shaders/knobs.def; 0: none */
 	uint32_t rows_per_group;    /* of the step; follows from the others and the op */
+	uint32_t split;             /* workgroups that share the parts of a sum; likewise */
 };
 
 /* Layouts and the driver's cache, filled from the cache file. */

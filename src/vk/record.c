@@ -8,6 +8,7 @@
 
 #include "barrier.h"
 #include "alloc.h"
+#include "lower.h"
 #include "memory.h"
 #include "run.h"
 #include "spirv.h"
@@ -17,9 +18,9 @@
 struct runnable {
 	struct vk *v;
 	char what[64]; /* for messages */
-	uint32_t n_ops;
+	uint32_t n_ops, n_dispatches;
 	VkDescriptorPool descriptors;
-	VkBufferView *texels; /* N_TEXELS for each op, VK_NULL_HANDLE where it has none */
+	VkBufferView *texels; /* N_TEXELS for each dispatch, VK_NULL_HANDLE where it has none */
 	VkCommandPool pool;
 	VkCommandBuffer commands[MAX_REPEATS]; /* the same one, again and again */
 	/* n_ops + 1 of them; VK_NULL_HANDLE without profile, and where the device has none */
@@ -30,7 +31,7 @@ struct runnable {
 	uint64_t ticket; /* of the last run */
 };
 
-/* What is needed while recording only; one entry per op in each array. */
+/* What is needed while recording only; one entry per dispatch in each array. */
 struct draft {
 	struct pipeline_key *keys;
 	VkPipeline *pipelines;
@@ -328,6 +329,7 @@ static enum lap_status record(
 	if (r->timestamps)
 		v->fn.vkCmdResetQueryPool(commands, r->timestamps, 0, r->n_ops + 1);
 	VkPipeline bound = VK_NULL_HANDLE;
+	uint32_t n_timed = 0;
 	for (uint32_t i = 0; i < plan->n_ops; i++) {
 		const struct op *op = &plan->ops[i];
 		/* When ops are timed each waits for the one before: else times would overlap. */
@@ -345,7 +347,8 @@ static enum lap_status record(
 			kernel_info(op->kernel)->args_bytes, &op->args);
 		v->fn.vkCmdDispatchIndirect(commands, plan->sizes.buffer->handle,
 			plan->sizes.offset + d->sizes[i] * sizeof(struct dispatch_size));
-		timestamp(r, i + 1);
+		if (!op_is_half(op))
+			timestamp(r, ++n_timed);
 	}
 	barrier_host(v, commands);
 	status = VK(v->fn.vkEndCommandBuffer(commands));
@@ -354,7 +357,8 @@ static enum lap_status record(
 	return status;
 }
 
-static enum lap_status prepare(struct runnable *r, const struct plan *plan, bool profile,
+/* plan: lowered. */
+static enum lap_status prepare_dispatches(struct runnable *r, const struct plan *plan, bool profile,
 	struct draft *d, struct lap_error *err)
 {
 	struct vk *v = r->v;
@@ -374,6 +378,28 @@ static enum lap_status prepare(struct runnable *r, const struct plan *plan, bool
 	if (!status)
 		status = create_commands(r, profile, err);
 	return status ? status : record(r, plan, d, err);
+}
+
+static enum lap_status prepare(
+	struct runnable *r, const struct plan *plan, bool profile, struct lap_error *err)
+{
+	struct plan lowered;
+	struct draft draft;
+	enum lap_status status = plan_lower(r->v, plan, &lowered, err);
+	if (status)
+		return status;
+	r->texels = vk_alloc((uint64_t)lowered.n_ops * N_TEXELS, sizeof *r->texels);
+	r->n_dispatches = r->texels ? lowered.n_ops : 0;
+	if (!r->texels)
+		status = fail_memory(err, "a recorded plan", lowered.n_ops * sizeof *r->texels);
+	if (!status)
+		status = draft_alloc(&draft, lowered.n_ops, err);
+	if (!status) {
+		status = prepare_dispatches(r, &lowered, profile, &draft, err);
+		draft_free(&draft);
+	}
+	free(lowered.ops);
+	return status;
 }
 
 enum lap_status runnable_prepare(struct backend *b, const struct plan *plan, bool profile,
@@ -397,17 +423,7 @@ enum lap_status runnable_prepare(struct backend *b, const struct plan *plan, boo
 	r->sizes = (struct dispatch_size *)(void *)(sizes + plan->sizes.offset);
 	snprintf(r->what, sizeof r->what, "the %s plan of %u ops",
 		plan->role == ROLE_DECODE ? "decode" : "prefill", plan->n_ops);
-	struct draft draft;
-	enum lap_status status = draft_alloc(&draft, plan->n_ops, err);
-	r->texels = vk_alloc((uint64_t)plan->n_ops * N_TEXELS, sizeof *r->texels);
-	if (!status && !r->texels) {
-		draft_free(&draft);
-		status = fail_memory(err, "a recorded plan", plan->n_ops * sizeof *r->texels);
-	}
-	if (!status) {
-		status = prepare(r, plan, profile, &draft, err);
-		draft_free(&draft);
-	}
+	enum lap_status status = prepare(r, plan, profile, err);
 	if (status) {
 		runnable_release(b, r);
 		return status;
@@ -425,7 +441,7 @@ void runnable_release(struct backend *b, struct runnable *r)
 	v->fn.vkDestroyQueryPool(v->device, r->timestamps, NULL);
 	v->fn.vkDestroyCommandPool(v->device, r->pool, NULL);
 	v->fn.vkDestroyDescriptorPool(v->device, r->descriptors, NULL);
-	for (uint32_t i = 0; r->texels && i < r->n_ops * N_TEXELS; i++)
+	for (uint32_t i = 0; i < r->n_dispatches * N_TEXELS; i++)
 		v->fn.vkDestroyBufferView(v->device, r->texels[i], NULL);
 	free(r->texels);
 	free(r);
