@@ -274,7 +274,7 @@ static enum lap_status set_up(struct side *side, struct lap_session *s, enum rol
 	const int32_t *tokens, uint32_t n, uint32_t pos, struct lap_error *err)
 {
 	*side = (struct side){.s = s, .b = s->m->backend};
-	side->prepared = role == ROLE_DECODE ? &s->decode[STEP_DRAW][0] : &s->prefill[0];
+	side->prepared = session_prepared(s, role, STEP_DRAW, 0);
 	struct step_row *rows = (struct step_row *)(side->prepared->step + 1);
 	for (uint32_t i = 0; i < n; i++)
 		rows[i] = (struct step_row){.token = (uint32_t)tokens[i], .pos = pos + i};

@@ -117,8 +117,9 @@ static enum lap_status fill(struct lap_session *s, struct lap_error *err)
 	s->ring = b->ops->buffer_map(s->tail.ring.buffer);
 	s->tops = s->n_top ? b->ops->buffer_map(s->tail.tops.buffer) : NULL;
 	s->choice = s->n_top ? b->ops->buffer_map(s->tail.choice.buffer) : NULL;
-	for (uint32_t i = 0; i < s->n_groups; i++)
-		place_prepared(s, &s->prefill[i]);
+	for (uint32_t bucket = 0; bucket < (s->n_few ? N_PREFILLS : 1); bucket++)
+		for (uint32_t i = 0; i < s->n_groups; i++)
+			place_prepared(s, &s->prefill[bucket][i]);
 	for (uint32_t kind = 0; kind < N_STEP_KINDS; kind++)
 		for (uint32_t i = 0; 1u << i <= s->max_rows; i++)
 			place_prepared(s, &s->decode[kind][i]);
@@ -225,8 +226,9 @@ void lap_session_destroy(struct lap_session *s)
 	if (!s)
 		return;
 	struct backend *b = s->m->backend;
-	for (uint32_t i = 0; i < s->n_groups; i++)
-		release(s, &s->prefill[i]);
+	for (uint32_t bucket = 0; bucket < N_PREFILLS; bucket++)
+		for (uint32_t i = 0; i < s->n_groups; i++)
+			release(s, &s->prefill[bucket][i]);
 	for (uint32_t kind = 0; kind < N_STEP_KINDS; kind++)
 		for (uint32_t i = 0; i < N_BUCKETS; i++)
 			release(s, &s->decode[kind][i]);
@@ -479,14 +481,32 @@ void session_reorder(
 
 /* ---- plans ---- */
 
+uint32_t session_bucket(const struct lap_session *s, enum role role, uint32_t n_rows)
+{
+	uint32_t bucket = 0;
+	if (role == ROLE_PREFILL)
+		return n_rows <= s->n_few;
+	while (1u << bucket < n_rows)
+		bucket++;
+	return bucket;
+}
+
+struct prepared *session_prepared(
+	struct lap_session *s, enum role role, enum step_kind kind, uint32_t bucket)
+{
+	return role == ROLE_DECODE ? &s->decode[kind][bucket] : &s->prefill[bucket][0];
+}
+
 enum lap_status session_plan(struct lap_session *s, enum role role, enum step_kind kind,
 	uint32_t bucket, struct plan *plan, struct lap_error *err)
 {
 	const bool decode = role == ROLE_DECODE;
-	const struct prepared *prepared = decode ? &s->decode[kind][bucket] : &s->prefill[0];
+	const struct prepared *prepared = session_prepared(s, role, kind, bucket);
 	*plan = (struct plan){
 		.role = role,
-		.max_rows = decode ? 1u << bucket : s->n_batch,
+		.max_rows = decode ? 1u << bucket
+			: bucket   ? s->n_few
+				   : s->n_batch,
 		.step = prepared->step_view,
 		.sizes = prepared->sizes,
 		.q8 = s->step_buffers.q8,
@@ -543,12 +563,14 @@ static uint32_t group_of(const struct lap_session *s, const struct plan *plan, u
 	return (uint32_t)((uint64_t)(uint32_t)layer * s->n_groups / s->m->model->h.n_layer);
 }
 
-static enum lap_status prepare_prefill(struct lap_session *s, struct lap_error *err)
+static enum lap_status prepare_prefill(
+	struct lap_session *s, uint32_t bucket, struct lap_error *err)
 {
+	struct prepared *prefill = s->prefill[bucket];
 	struct plan plan;
-	if (s->prefill[s->n_groups - 1].runnable)
+	if (prefill[s->n_groups - 1].runnable)
 		return LAP_OK;
-	enum lap_status status = session_plan(s, ROLE_PREFILL, STEP_LOGITS, 0, &plan, err);
+	enum lap_status status = session_plan(s, ROLE_PREFILL, STEP_LOGITS, bucket, &plan, err);
 	if (status)
 		return status;
 	uint32_t n_recordings = 0; /* all groups together are one */
@@ -559,9 +581,9 @@ static enum lap_status prepare_prefill(struct lap_session *s, struct lap_error *
 			end++;
 		group.ops = plan.ops + first;
 		group.n_ops = end - first;
-		group.sizes = s->prefill[g].sizes;
-		if (!s->prefill[g].runnable)
-			status = prepare_plan(s, &s->prefill[g], &group, &n_recordings, err);
+		group.sizes = prefill[g].sizes;
+		if (!prefill[g].runnable)
+			status = prepare_plan(s, &prefill[g], &group, &n_recordings, err);
 		first = end;
 	}
 	s->counts.prefill_recordings += !status;
@@ -718,14 +740,15 @@ enum lap_status session_read_logits(
 }
 
 /* Every layer group once, one behind the other; waits for the last. */
-static enum lap_status run_prefill(struct lap_session *s, struct lap_error *err)
+static enum lap_status run_prefill(
+	struct lap_session *s, const struct prepared *prefill, struct lap_error *err)
 {
 	struct backend *b = s->m->backend;
 	enum lap_status status = LAP_OK;
 	uint64_t ticket = 0;
 	for (uint32_t g = 0; g < s->n_groups && !status; g++) {
-		b->ops->begin(s->prefill[g].runnable);
-		status = b->ops->run(b, s->prefill[g].runnable, 1, &ticket, err);
+		b->ops->begin(prefill[g].runnable);
+		status = b->ops->run(b, prefill[g].runnable, 1, &ticket, err);
 		s->counts.prefill_submits += !status;
 	}
 	return status ? status : session_wait(s, ticket, err);
@@ -759,13 +782,15 @@ enum lap_status session_prefill_chunk(struct lap_session *s, struct timeline *t,
 	const int32_t *tokens, uint32_t n, uint32_t most, float *logits, uint32_t *n_done,
 	struct lap_error *err)
 {
-	struct step_row *rows = (struct step_row *)(s->prefill[0].step + 1);
 	const uint32_t seq = (uint32_t)(t - s->timelines);
 	assert(!logits || s->logits_all);
-	enum lap_status status = prepare_prefill(s, err);
+	n = chunk_size(s, n < most ? n : most);
+	const uint32_t bucket = session_bucket(s, ROLE_PREFILL, n);
+	struct prepared *prefill = s->prefill[bucket];
+	struct step_row *rows = (struct step_row *)(prefill->step + 1);
+	enum lap_status status = prepare_prefill(s, bucket, err);
 	if (status)
 		return status;
-	n = chunk_size(s, n < most ? n : most);
 	if (!timeline_reserve_chunk(s, t, t->n_past + n))
 		return fail_full(s, n, err);
 	status = session_copy_blocks(s, err);
@@ -773,9 +798,9 @@ enum lap_status session_prefill_chunk(struct lap_session *s, struct timeline *t,
 		return status;
 	for (uint32_t i = 0; i < n; i++)
 		rows[i] = (struct step_row){(uint32_t)tokens[i], t->n_past + i, seq, 0};
-	*s->prefill[0].step = (struct step_header){.n_rows = n, .n_kv = t->n_past + n};
+	*prefill->step = (struct step_header){.n_rows = n, .n_kv = t->n_past + n};
 	double start = clock_seconds();
-	status = run_prefill(s, err);
+	status = run_prefill(s, prefill, err);
 	if (status)
 		return status;
 	s->row_seconds = (clock_seconds() - start) / (n < LEAST_CHUNK ? LEAST_CHUNK : n);
@@ -812,18 +837,10 @@ enum lap_status session_check_tokens(
 
 /* ---- decode ---- */
 
-static uint32_t bucket_of(uint32_t n)
-{
-	uint32_t bucket = 0;
-	while (1u << bucket < n)
-		bucket++;
-	return bucket;
-}
-
 enum lap_status session_set_step(struct lap_session *s, enum step_kind kind,
 	const struct step_row *rows, uint32_t n, struct lap_error *err)
 {
-	const uint32_t bucket = bucket_of(n);
+	const uint32_t bucket = session_bucket(s, ROLE_DECODE, n);
 	struct prepared *p = &s->decode[kind][bucket];
 	uint32_t n_kv = 0;
 	assert(n > 0 && n <= s->max_rows);

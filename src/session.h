@@ -18,6 +18,7 @@
 #define MAX_STEP_ROWS       (1u << (N_BUCKETS - 1)) /* of a decode step */
 #define GROUP_LAYERS        4                       /* of a prefill submit */
 #define MAX_LAYER_GROUPS    16 /* prefill submits of a chunk; more layers are larger groups */
+#define N_PREFILLS          2  /* recordings of prefill: of n_batch rows, and of few */
 #define MAX_COPIES          64 /* blocks copied in one step */
 
 static_assert(MAX_SEQUENCES <= MAX_STEP_ROWS, "every sequence may have a row");
@@ -63,6 +64,7 @@ struct lap_session {
 	uint32_t n_ctx;  /* tokens of one sequence */
 	uint32_t n_pool; /* of all together: what the KV cache has room for */
 	uint32_t n_batch, n_seq, steps_per_submit;
+	uint32_t n_few;            /* rows that a prefill step of few has; 0: all are of n_batch */
 	uint32_t max_rows;         /* of a decode step: a power of two */
 	uint32_t n_top;            /* best tokens that a step can list */
 	double max_submit_seconds; /* 0: our defaults */
@@ -88,7 +90,7 @@ struct lap_session {
 	const struct ring_entry *ring;    /* [n_seq][RING_ENTRIES], mapped */
 	const struct beam_choice *choice; /* of the last STEP_BEAMS, mapped; NULL: no n_top */
 	const struct top_token *tops;     /* [n_seq][RING_ENTRIES][n_top], mapped; NULL: none */
-	struct prepared prefill[MAX_LAYER_GROUPS], copy, shift;
+	struct prepared prefill[N_PREFILLS][MAX_LAYER_GROUPS], copy, shift;
 	struct prepared decode[N_STEP_KINDS][N_BUCKETS];
 	uint32_t n_groups;                             /* of prefill */
 	struct grammar_vocabulary *grammar_vocabulary; /* NULL until a grammar asks for it */
@@ -103,7 +105,14 @@ struct lap_session {
 	volatile sig_atomic_t cancelled;
 };
 
-/* Appends the plan of a step: of prefill, all layers; of decode, with the most rows `bucket` has. */
+/* Which of the plans of a role serves steps of that many rows. */
+uint32_t session_bucket(const struct lap_session *s, enum role role, uint32_t n_rows);
+
+/* The step of a plan, and its recording, of prefill that of the first layers. */
+struct prepared *session_prepared(
+	struct lap_session *s, enum role role, enum step_kind kind, uint32_t bucket);
+
+/* Appends the plan of a step, with the most rows `bucket` has; of prefill, all layers. */
 enum lap_status session_plan(struct lap_session *s, enum role role, enum step_kind kind,
 	uint32_t bucket, struct plan *plan, struct lap_error *err);
 

@@ -9,6 +9,7 @@
 
 #define DEFAULT_N_CTX   4096  /* tokens, where the model allows as many */
 #define DEFAULT_N_BATCH 512   /* rows of a prefill step */
+#define FEW_ROWS        64    /* of the other recording of prefill: two tiles of products */
 #define MAX_ROWS        65535 /* of a step: workgroups along one axis of a dispatch */
 #define LOGITS_N_BATCH  64    /* the same where every row gets logits: they are large */
 #define BUFFER_UNIT     256   /* bytes that every buffer is rounded up to */
@@ -73,18 +74,20 @@ static void place(struct lap_session *s, struct prepared *p, uint32_t n_rows)
 	s->sizes.n_bytes += (sizes_bytes + BUFFER_UNIT - 1) / BUFFER_UNIT * BUFFER_UNIT;
 }
 
-/* All prepared plans share a buffer for their steps and one for their sizes; groups of layers of prefill
- * share the step, too. */
+/* All prepared plans share a buffer for their steps and one for their sizes; those of prefill share the step,
+ * too.  One for few rows is worth recording where products are split by how many there are. */
 static void shape_steps(struct lap_session *s)
 {
 	const uint32_t n_layer = s->m->model->h.n_layer;
 	s->n_groups = (n_layer + GROUP_LAYERS - 1) / GROUP_LAYERS;
 	if (s->n_groups > MAX_LAYER_GROUPS)
 		s->n_groups = MAX_LAYER_GROUPS;
-	for (uint32_t i = 0; i < s->n_groups; i++) {
-		place(s, &s->prefill[i], i ? 0 : s->n_batch);
-		s->prefill[i].step_view = s->prefill[0].step_view;
-	}
+	s->n_few = s->m->backend->parts_bytes && s->n_batch > FEW_ROWS ? FEW_ROWS : 0;
+	for (uint32_t bucket = 0; bucket < (s->n_few ? N_PREFILLS : 1); bucket++)
+		for (uint32_t i = 0; i < s->n_groups; i++) {
+			place(s, &s->prefill[bucket][i], bucket || i ? 0 : s->n_batch);
+			s->prefill[bucket][i].step_view = s->prefill[0][0].step_view;
+		}
 	for (uint32_t kind = 0; kind < N_STEP_KINDS; kind++)
 		for (uint32_t i = 0; 1u << i <= s->max_rows; i++)
 			place(s, &s->decode[kind][i], 1u << i);

@@ -80,6 +80,8 @@ enum lap_status session_tune(struct lap_session *s, const struct tune_options *o
 		status = tune_step(s, &run, ROLE_DECODE, n_rows, err);
 	if (!status)
 		status = tune_step(s, &run, ROLE_PREFILL, n_prefill, err);
+	if (!status && s->n_few)
+		status = tune_step(s, &run, ROLE_PREFILL, s->n_few, err);
 	const enum lap_status cleared = fill_activations(s, true, status ? NULL : err);
 	status = status ? status : cleared;
 	if (run.cpu)

@@ -25,12 +25,10 @@ enum lap_status trial_begin(struct trial *t, struct lap_session *s, enum role ro
 {
 	const bool decode = role == ROLE_DECODE;
 	const uint32_t n = n_past + (decode ? 1 : n_rows);
-	uint32_t bucket = 0;
+	const uint32_t bucket = session_bucket(s, role, n_rows);
 	assert(n_rows > 0 && n_rows <= (decode ? s->n_seq : s->n_batch));
-	while (decode && 1u << bucket < n_rows)
-		bucket++;
 	*t = (struct trial){.s = s, .role = role, .n_rows = n_rows, .n_past = n_past};
-	t->prepared = decode ? &s->decode[STEP_DRAW][bucket] : &s->prefill[0];
+	t->prepared = session_prepared(s, role, STEP_DRAW, bucket);
 	lap_session_clear(s);
 	for (uint32_t i = 0; i < (decode ? n_rows : 1); i++)
 		if (!timeline_reserve_chunk(s, &s->timelines[i], n_past) ||

@@ -95,6 +95,43 @@ Test(vk_promises, split_products)
 	lap_model_close(m);
 }
 
+static void prompt_logits(struct lap_session *s, const int32_t *tokens, uint32_t n, float *logits)
+{
+	struct lap_error err = {0};
+	lap_session_clear(s);
+	cr_assert_eq(session_prefill(s, s->timelines, tokens, n - 1, &err), LAP_OK, "%s", err.text);
+	cr_assert_eq(session_step(s, tokens[n - 1], logits, &err), LAP_OK, "%s", err.text);
+}
+
+/* Where products are split by how many rows there are, short prompts have a recording of their own. */
+Test(vk_promises, prompts_of_few_rows)
+{
+	static const uint32_t lengths[] = {2, 40, 65, 66, 129, 200};
+	const struct lap_session_options so = {.n_ctx = 250, .n_batch = 128};
+	int32_t tokens[200];
+	setenv("LAPILLI_SHARED_TILES", "1", 1);
+	struct lap_model *m = open_model(tiny(), NULL);
+	const uint32_t n_vocab = lap_model_info(m)->n_vocab;
+	float *found = malloc(n_vocab * sizeof(float)), *expected = malloc(n_vocab * sizeof(float));
+	fill_prompt(tokens, 200, (int32_t)n_vocab);
+	struct lap_session *s = open_session(m, &so), *one = open_session(m, &so);
+	cr_assert_eq(s->n_few, 64);
+	cr_assert_gt(split_products(s), 0);
+	one->n_few = 0;
+	for (size_t i = 0; i < ARRAY_COUNT(lengths); i++) {
+		prompt_logits(s, tokens, lengths[i], found);
+		prompt_logits(one, tokens, lengths[i], expected);
+		cr_expect_arr_eq(found, expected, n_vocab * sizeof(float), "%u", lengths[i]);
+		cr_expect_eq(s->counts.prefill_recordings, lengths[i] < 66 ? 1 : 2);
+		cr_expect_eq(one->counts.prefill_recordings, 1);
+	}
+	lap_session_destroy(s);
+	lap_session_destroy(one);
+	lap_model_close(m);
+	free(found);
+	free(expected);
+}
+
 static void fill_cache(struct lap_session *s, uint32_t word)
 {
 	const struct backend_ops *ops = s->m->backend->ops;
