@@ -34,20 +34,32 @@ uint32_t *knob_value(enum kernel kernel, uint32_t values[MAX_KNOBS], const char 
 	return NULL;
 }
 
+/* Those that a kernel takes with these values. */
+static uint64_t shared_bytes(enum kernel kernel, const uint32_t *values)
+{
+	uint32_t n;
+	uint64_t sum = 0, times = 1;
+	const struct knob *list = kernel_knobs(kernel, &n);
+	for (uint32_t i = 0; i < n; i++) {
+		sum += (uint64_t)values[i] * list[i].shared_bytes;
+		if (strcmp(list[i].name, "UNITS") == 0 && values[i])
+			times = values[i];
+	}
+	return sum * times + (kernel_info(kernel)->per_weight ? MAX_CODEBOOK_BYTES : 0);
+}
+
 bool knobs_fit(enum kernel kernel, const uint32_t *values, uint32_t max_lanes, uint32_t subgroup,
 	uint32_t max_shared_bytes)
 {
 	uint32_t n;
-	uint64_t shared_bytes = 0;
 	const struct knob *list = kernel_knobs(kernel, &n);
 	for (uint32_t i = 0; i < n; i++) {
-		shared_bytes += (uint64_t)values[i] * list[i].shared_bytes;
 		if (strcmp(list[i].name, "LANES") != 0 || values[i] == list[i].usual)
 			continue;
 		if (values[i] > max_lanes || values[i] < subgroup)
 			return false;
 	}
-	return shared_bytes <= max_shared_bytes;
+	return shared_bytes(kernel, values) <= max_shared_bytes;
 }
 
 static uint32_t n_values(const struct knob *knob)

@@ -6,7 +6,8 @@
 
 #include "plan.h"
 
-#define MAX_KNOB_VALUES 6 /* to be tried */
+#define MAX_KNOB_VALUES    6    /* to be tried */
+#define MAX_CODEBOOK_BYTES 4096 /* of shared memory, which a weight format's table takes at most */
 
 struct knob {
 	enum kernel kernel;

@@ -1,4 +1,5 @@
 /* Knobs: values that fit a device, and that none of them changes a bit of what a kernel computes. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -81,8 +82,11 @@ Test(vk_knobs, nor_in_shared_memory)
 	cr_assert_eq(
 		vk_open(&(struct vk_options){.shared = true}, &vk, &err), LAP_OK, "%s", err.text);
 	cr_assert_eq(cpu_open(&cpu, &err), LAP_OK, "%s", err.text);
-	cr_expect_eq(try_all(vk, cpu, KERNEL_matmul, "matmul q4_0 150 x"), 3 * 2 * 2 * 3);
-	cr_expect_eq(try_all(vk, cpu, KERNEL_expert_matmul, "expert_matmul f32 33 x"), 3 * 2 * 2);
+	/* With UNITS 2 three of the six sizes of a tile fit into 32 KiB. */
+	const uint32_t n_tiles = 3 * 2 + 3;
+	cr_expect_geq(try_all(vk, cpu, KERNEL_matmul, "matmul q4_0 150 x"), n_tiles * 2 * 3);
+	cr_expect_geq(
+		try_all(vk, cpu, KERNEL_expert_matmul, "expert_matmul f32 33 x"), n_tiles * 2);
 	vk->ops->close(vk);
 	cpu->ops->close(cpu);
 }
@@ -104,26 +108,29 @@ Test(vk_knobs, where_sums_are_cut)
 	cr_expect_eq(matmul_parts(129), 2);
 }
 
-/* Whoever adds up the parts. */
+/* Whoever adds up the parts, and however many units are there at a time. */
 static void try_splits(struct backend *vk, struct backend *cpu, uint32_t n_in, uint32_t n_rows)
 {
 	const struct check_case c = {KERNEL_matmul, n_rows, .n_out = 70, .n_in = n_in,
 		.flags = BIAS | RESIDUAL | SCALE | SOFTCAP};
 	const enum weight weight = n_in % 32 ? WEIGHT_f16 : WEIGHT_q8_0;
-	struct check_result whole, result;
+	struct check_result first, result;
 	struct lap_error err;
-	for (uint32_t split = 1; split <= MAX_PARTS; split *= 2) {
+	for (uint32_t i = 0; i < 6; i++) {
+		const uint32_t split = 1u << i / 2, units = 1 + i % 2;
 		uint32_t knobs[MAX_KNOBS] = {0};
 		*knob_value(KERNEL_matmul, knobs, "SPLIT") = split;
+		*knob_value(KERNEL_matmul, knobs, "UNITS") = units;
 		cr_assert_eq(
 			side_check(vk, cpu, &c, weight, n_in + n_rows, 2, knobs, &result, &err),
 			LAP_OK, "%s", err.text);
-		cr_expect(result.passed, "%u rows of %u, split by %u: %s", n_rows, n_in, split,
-			result.reason);
-		if (split == 1)
-			whole = result;
-		cr_expect_eq(result.hash, whole.hash, "%u rows of %u, split by %u: other bits",
-			n_rows, n_in, split);
+		cr_expect(result.passed, "%u rows of %u, split by %u, %u units: %s", n_rows, n_in,
+			split, units, result.reason);
+		if (i == 0)
+			first = result;
+		cr_expect_eq(result.hash, first.hash,
+			"%u rows of %u, split by %u, %u units: other bits", n_rows, n_in, split,
+			units);
 	}
 }
 
@@ -224,6 +231,31 @@ Test(vk_knobs, what_fits)
 	cr_expect(
 		!knobs_fit(KERNEL_matvec, (uint32_t[]){1, 32}, 128, 64, 65536), "half a subgroup");
 	cr_expect(knobs_fit(KERNEL_matvec, (uint32_t[]){4, 32}, 128, 32, 65536));
+	/* TILE_OUTPUTS, TILE_ROWS, LANES, SPLIT, UNITS, beside the largest codebook */
+	cr_expect(knobs_fit(KERNEL_matmul, (uint32_t[]){64, 32, 128, 1, 1}, 128, 32, 16384));
+	cr_expect(!knobs_fit(KERNEL_matmul, (uint32_t[]){64, 32, 128, 1, 2}, 128, 32, 16384));
+	cr_expect(knobs_fit(KERNEL_matmul, (uint32_t[]){64, 32, 128, 1, 2}, 128, 32, 28672));
+	cr_expect(!knobs_fit(KERNEL_matmul, (uint32_t[]){64, 32, 128, 1, 2}, 128, 32, 28671));
+}
+
+/* The tables of all formats are in the sums above. */
+Test(vk_knobs, codebooks_fit)
+{
+	uint32_t n_codebooks = 0;
+	for (enum weight w = 0; w < N_WEIGHTS; w++) {
+		char path[128];
+		snprintf(path, sizeof path, "shaders/weights/%s.glsl", weight_format(w)->name);
+		char *text = read_text(source_path(path), NULL);
+		const char *define = strstr(text, "#define CODEBOOK ");
+		if (define) {
+			const unsigned long n =
+				strtoul(define + strlen("#define CODEBOOK "), NULL, 10);
+			cr_expect(n > 0 && n * sizeof(uint32_t) <= MAX_CODEBOOK_BYTES, "%s", path);
+			n_codebooks++;
+		}
+		free(text);
+	}
+	cr_expect_gt(n_codebooks, 0);
 }
 
 Test(vk_knobs, combinations)

@@ -28,6 +28,10 @@ static const struct row {
 	{KERNEL_matvec, "OUTPUTS", 4, .types = 1u << LAP_DEVICE_CPU},
 	{KERNEL_matvec_q8, "OUTPUTS", 4, .types = 1u << LAP_DEVICE_CPU},
 	{KERNEL_expert_matvec, "OUTPUTS", 4, .types = 1u << LAP_DEVICE_CPU},
+	/* So that all lanes decode; not measured on any. */
+	{KERNEL_matmul, "UNITS", 2, .shared_from = 32u << 10, .types = LARGE_GPU | SMALL_GPU},
+	{KERNEL_expert_matmul, "UNITS", 2, .shared_from = 32u << 10,
+		.types = LARGE_GPU | SMALL_GPU},
 	/* Two workgroups for each of 128 multiprocessors, or of 32 of a small GPU; not measured on any. */
 	{KERNEL_matmul, "SPLIT", 4, .types = LARGE_GPU, .tiles_below = 128},
 	{KERNEL_matmul, "SPLIT", 2, .types = LARGE_GPU, .tiles_below = 256},
