@@ -107,7 +107,9 @@ static void prompt_logits(struct lap_session *s, const int32_t *tokens, uint32_t
 Test(vk_promises, prompts_of_few_rows)
 {
 	static const uint32_t lengths[] = {2, 40, 65, 66, 129, 200};
-	const struct lap_session_options so = {.n_ctx = 250, .n_batch = 128};
+	/* However slow the device is just now, chunks have 128 rows. */
+	const struct lap_session_options so = {
+		.n_ctx = 250, .n_batch = 128, .max_submit_seconds = 1000};
 	int32_t tokens[200];
 	setenv("LAPILLI_SHARED_TILES", "1", 1);
 	struct lap_model *m = open_model(tiny(), NULL);
