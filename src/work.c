@@ -16,6 +16,17 @@ static struct work product(double rows, double n_out, double n_in, double weight
 	};
 }
 
+/* A gate has as many rows of weights again. */
+static struct work dense(const struct op *op, double rows)
+{
+	const struct matmul_args *a = &op->args.matmul;
+	const bool gated = op->constant >> GATED_SHIFT & GATED_MASK;
+	const double n_weights = (gated ? 2.0 : 1.0) * a->n_out;
+	struct work work = product(rows, a->n_out, a->n_in, n_weights * a->row_bytes);
+	work.flops = 2 * rows * n_weights * a->n_in;
+	return work;
+}
+
 /* Rows that read an expert's weights read them together. */
 static struct work experts(const struct expert_args *a, double rows)
 {
@@ -71,8 +82,7 @@ struct work op_work(const struct op *op, const struct step_header *step)
 	case KERNEL_matmul:
 	case KERNEL_matvec_q8:
 	case KERNEL_matmul_q8:
-		return product(rows, a->matmul.n_out, a->matmul.n_in,
-			(double)a->matmul.n_out * a->matmul.row_bytes);
+		return dense(op, rows);
 	case KERNEL_expert_matvec:
 	case KERNEL_expert_matmul:
 		return experts(&a->expert_matmul, rows);

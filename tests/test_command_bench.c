@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "command.h"
+#include "work.h"
 
 #define BENCH "bench", "-m", vector_path("golden/llama-freqs.gguf"), CPU
 
@@ -165,6 +166,20 @@ Test(command_bench, profile)
 	cr_expect(strstr(r.out, "% of it ") && strstr(r.out, "\nnext: lapilli bench --kernel"),
 		"%s", r.out);
 	release(&r);
+}
+
+/* A gate has rows of weights of its own, no outputs. */
+Test(command_bench, work_of_a_gate)
+{
+	const struct step_header step = {.n_rows = 2};
+	struct op op = {
+		.kernel = KERNEL_matvec, .args.matmul = {.n_out = 96, .n_in = 64, .row_bytes = 68}};
+	const struct work plain = op_work(&op, &step);
+	cr_expect_float_eq(plain.bytes, 96 * 68 + 2 * (96 + 64) * 4, 0.5);
+	op.constant = 1u << GATED_SHIFT;
+	const struct work gated = op_work(&op, &step);
+	cr_expect_float_eq(gated.flops, 2 * plain.flops, 0.5);
+	cr_expect_float_eq(gated.bytes, plain.bytes + 96 * 68, 0.5);
 }
 
 /* A program of the build or a script of the tree; returns its exit status. */
