@@ -6,6 +6,8 @@
  * What a lane is changes from phase to phase: for the scores it is 4 positions of the block, and a tile
  * multiplies their keys by the queries; for the values it is 8 columns of every 64.
  *
+ * Loops are tested at their end: see matvec.glsl.
+ *
  * The includer defines TILE_ROWS, the number of queries, at most 8, includes kv.glsl, defines x_quad (of the
  * queries) and has `args` of struct attn_args. */
 #define MAX_TILE_ROWS 8
@@ -55,14 +57,16 @@ void score(inout queries q, uint at, uint begin, uint n)
 {
 	[[unroll]] for (uint i = 0; i < TILE_ROWS; i++)
 		q.t.sums[i] = vec4(0);
-	for (uint unit = 0; unit < HEAD_DIM / KV_UNIT; unit++) {
+	uint unit = 0;
+	do {
 		vec4 k[TILE][8];
 		[[unroll]] for (uint i = 0; i < TILE; i++) {
 			uint pos = clamp(TILE * lane + i, begin, n - 1);
 			k_unit(at + pos * args.n_head_kv * HEAD_DIM + unit * KV_UNIT, k[i]);
 		}
 		tile_add(q.t, k, unit);
-	}
+		unit++;
+	} while (unit < HEAD_DIM / KV_UNIT);
 }
 
 /* Turns the scores of the block that begins at position `first` into weights.  A query that sees none of it
@@ -70,7 +74,8 @@ void score(inout queries q, uint at, uint begin, uint n)
 void weigh(inout queries q, uint first)
 {
 	uvec4 pos = first + TILE * lane + uvec4(0, 1, 2, 3);
-	[[dont_unroll]] for (uint turn = 0; turn < TILE_ROWS; turn++) {
+	uint turn = 0;
+	[[dont_unroll]] do {
 		vec4 scores = q.t.sums[0] * args.scale;
 		if (HAS_SOFTCAP)
 			scores = softcapped(scores, args.softcap);
@@ -88,7 +93,8 @@ void weigh(inout queries q, uint first)
 		TURN(float, q.maximum)
 		TURN(float, q.sum)
 		TURN(float, q.factors)
-	}
+		turn++;
+	} while (turn < TILE_ROWS);
 }
 
 /* Adds the values of positions begin .. n - 1 of the block. */
@@ -99,7 +105,8 @@ void add_values(queries q, uint at, uint begin, uint n)
 			values[t][c][0] *= q.factors[t];
 			values[t][c][1] *= q.factors[t];
 		}
-	[[dont_unroll]] for (uint from = 0; from < 8; from++)
+	uint from = 0;
+	[[dont_unroll]] do {
 		[[unroll]] for (uint i = 0; i < TILE; i++) {
 			uint pos = clamp(TILE * from + i, begin, n - 1);
 			float weights[MAX_TILE_ROWS];
@@ -116,18 +123,22 @@ void add_values(queries q, uint at, uint begin, uint n)
 				}
 			}
 		}
+		from++;
+	} while (from < 8);
 }
 
 /* Positions start .. n_kv - 1 of a sequence, block by block. */
 void attend(inout queries q, uint seq, uint head_kv, uint start, uint n_kv)
 {
-	for (uint first = start / KV_BLOCK * KV_BLOCK; first < n_kv; first += KV_BLOCK) {
+	uint first = start / KV_BLOCK * KV_BLOCK;
+	if (first < n_kv) do {
 		uint at = kv_element(seq, first, head_kv);
 		uint begin = max(start, first) - first, n = min(n_kv - first, KV_BLOCK);
 		score(q, at, begin, n);
 		weigh(q, first);
 		add_values(q, at, begin, n);
-	}
+		first += KV_BLOCK;
+	} while (first < n_kv);
 }
 
 #ifdef LP_LONG

@@ -41,7 +41,8 @@ void attend_heads(uint head, uint n_heads, uint first, uint begin, uint n)
 			(row * args.stride_q + (head + min(t, n_heads - 1)) * HEAD_DIM) / 4,
 			first + uvec2(begin, n));
 	attend(q, step_rows[row].seq, gl_WorkGroupID.x, first + begin, first + n);
-	[[dont_unroll]] for (uint h = 0; h < n_heads; h++) {
+	uint h = 0;
+	[[dont_unroll]] do {
 		uint to = ((row * args.n_head + head + h) * args.n_slices + slice) * (1 + HEAD_DIM / 2);
 		float sum = lanes_sum(q.sum[0]);
 		if (lane == 0)
@@ -57,7 +58,8 @@ void attend_heads(uint head, uint n_heads, uint first, uint begin, uint n)
 			}
 		}
 		query_next(q);
-	}
+		h++;
+	} while (h < n_heads);
 }
 #else
 #define QUERIES 4 /* query heads at a time */
@@ -104,6 +106,9 @@ void main()
 	uint first = (start / ATTN_SLICE + slice) * ATTN_SLICE;
 	/* Positions of the slice that the row sees; the cache beside them may hold anything. */
 	uint begin = max(start, first) - first, n = min(ATTN_SLICE, max(pos + 1, first) - first);
-	for (uint i = 0; i < n_gqa; i += QUERIES)
+	uint i = 0;
+	do {
 		attend_heads(head_kv * n_gqa + i, min(QUERIES, n_gqa - i), first, begin, n);
+		i += QUERIES;
+	} while (i < n_gqa);
 }

@@ -82,7 +82,8 @@ void attention(uint head, uint head_kv, uint first_row, uint n_rows)
 #else
 	attend(q, step_rows[first_row].seq, head_kv, all.x, all.y);
 #endif
-	[[dont_unroll]] for (uint t = 0; t < n_rows; t++) {
+	uint t = 0;
+	if (t < n_rows) [[dont_unroll]] do {
 		float total = lanes_sum(q.sum[0]) + sink_share(head, q.maximum[0]);
 		uint to = ((first_row + t) * args.stride_out + head * HEAD_DIM) / 4;
 		[[unroll]] for (uint c = 0; c < N_COLUMNS; c++) {
@@ -93,7 +94,8 @@ void attention(uint head, uint head_kv, uint first_row, uint n_rows)
 			}
 		}
 		query_next(q);
-	}
+		t++;
+	} while (t < n_rows);
 }
 #else
 #include "attention.glsl"
@@ -136,10 +138,12 @@ void main()
 	uint end = min(first_row + ROWS, step_head.n_rows);
 	if (head >= args.n_head)
 		return;
-	for (uint row = first_row; row < end; row += QUERIES) {
+	uint row = first_row;
+	if (row < end) do {
 		attention(head, head / (args.n_head / args.n_head_kv), row, min(end - row, QUERIES));
 #ifdef LP_WIDE
 		barrier(); /* the next rows write the shared arrays again */
 #endif
-	}
+		row += QUERIES;
+	} while (row < end);
 }

@@ -1,5 +1,6 @@
 /* attn_reduce: merges the slices that attn_decode wrote for a head of a row, and the head's sink.  Each
- * lane repeats the sum over the slices, which are few, and owns pairs of columns.  LANES is a knob. */
+ * lane repeats the sum over the slices, which are few, and owns pairs of columns.  LANES is a knob.  Loops are
+ * tested at their end: see matvec.glsl. */
 layout(local_size_x_id = LANES_ID) in;
 layout(push_constant) uniform push { attn_args args; };
 layout(std430, set = 0, binding = 0) writeonly buffer out_buffer { vec2 result[]; };
@@ -22,18 +23,25 @@ void main()
 	uint slice_pairs = 1 + HEAD_DIM / 2; /* maximum and sum, then the values */
 	uint at = (row * args.n_head + head) * args.n_slices * slice_pairs;
 	float sink = args.has_sinks != 0 ? sinks[head] : ATTN_NONE, maximum = sink;
-	for (uint i = 0; i < n; i++)
+	uint i = 0;
+	do {
 		maximum = max(maximum, partial[at + i * slice_pairs].x);
-	for (uint pair = gl_LocalInvocationID.x; pair < HEAD_DIM / 2; pair += LANES) {
+		i++;
+	} while (i < n);
+	uint pair = gl_LocalInvocationID.x;
+	if (pair < HEAD_DIM / 2) do {
 		float sum = args.has_sinks != 0 ? exp(sink - maximum) : 0.0;
 		vec2 value = vec2(0);
-		for (uint i = 0; i < n; i++) {
+		i = 0;
+		do {
 			uint slice = at + i * slice_pairs;
 			vec2 found = partial[slice];
 			float weight = exp(found.x - maximum);
 			sum += weight * found.y;
 			value += weight * partial[slice + 1 + pair];
-		}
+			i++;
+		} while (i < n);
 		result[(row * args.stride_out + head * HEAD_DIM) / 2 + pair] = value / sum;
-	}
+		pair += LANES;
+	} while (pair < HEAD_DIM / 2);
 }

@@ -2,7 +2,7 @@
  *
  * A lane takes TILE rows of weights, 32 apart so that a small matrix too fills the lanes, and decodes a unit
  * of each for all rows of x.  An element's sum runs over its weights in order, whatever the step, the chunk
- * and the tile.
+ * and the tile.  Loops are tested at their end: see matvec.glsl.
  *
  * With LP_SHARED, for GPUs, matmul_shared.glsl is the body, and sums in parts.
  *
@@ -41,16 +41,20 @@ void decode(uint first_row, uint first, uint unit, out vec4 w[TILE][8])
 
 void tile_store(tile t, uint first, uint end, uint n_rows)
 {
-	[[dont_unroll]] for (uint row = 0; row < n_rows; row++) {
+	uint row = 0;
+	do {
 		vec4 sum = t.sums[0];
-		[[dont_unroll]] for (uint i = 0; i < TILE; i++) {
+		uint i = 0;
+		[[dont_unroll]] do {
 			uint out_row = first + 32 * i;
 			if (out_row < end)
 				store(out_row, row, sum.x);
 			sum = sum.yzwx;
-		}
+			i++;
+		} while (i < TILE);
 		tile_turn(t);
-	}
+		row++;
+	} while (row < n_rows);
 }
 
 /* This workgroup's outputs, for n_rows <= TILE_ROWS rows of x, of the matrix whose rows begin at
@@ -66,15 +70,19 @@ void matmul(uint first_row, uint n_rows)
 	t.is_half = n_rows <= TILE_ROWS / 2;
 	[[unroll]] for (uint i = 0; i < TILE_ROWS; i++) /* a row that is not there is another */
 		t.at[i] = x_begin(min(i, n_rows - 1));
-	for (uint first = group_first + lane; first < last; first += 32 * TILE) {
+	uint first = group_first + lane;
+	if (first < last) do {
 		[[unroll]] for (uint i = 0; i < TILE_ROWS; i++)
 			t.sums[i] = vec4(0);
-		for (uint unit = 0; unit < n_units; unit++) {
+		uint unit = 0;
+		do {
 			vec4 w[TILE][8];
 			decode(first_row, first, unit, w);
 			tile_add(t, w, unit);
-		}
+			unit++;
+		} while (unit < n_units);
 		tile_store(t, first, end, n_rows);
-	}
+		first += 32 * TILE;
+	} while (first < last);
 }
 #endif

@@ -9,6 +9,9 @@
  * matmul.glsl); with LP_SHUFFLE, for subgroups of 8, lanes have rows of their own (matvec_tile.glsl).
  * Whatever their number, an element is summed by the same operations in the same order.
  *
+ * Loops are tested at their end: lavapipe leaves a loop there alone, and one that is tested at its top it goes
+ * through once more, with no lane active.
+ *
  * LANES, of a workgroup, is a knob (knobs.def): whole subgroups, and whole teams.
  *
  * The includer declares args (n_out, n_in, row_bytes) and, where there may be several rows of x, COLUMNS,
@@ -93,7 +96,8 @@ SUMS partial_sums(uint first_row, uint first, uint x_at)
 {
 	uint n_units = (args.n_in + UNIT - 1) / UNIT;
 	SUMS sums = SUMS(0);
-	for (uint unit = lane; unit < n_units; unit += n_lanes) {
+	uint unit = lane;
+	if (unit < n_units) do {
 		vec4 xs[8];
 		for (uint k = 0; k < 8; k++)
 			xs[k] = x_quad(x_at + unit * 8 + k);
@@ -109,7 +113,8 @@ SUMS partial_sums(uint first_row, uint first, uint x_at)
 			SUM(sums, 0) += sum;
 			sums = sums_turned(sums);
 		}
-	}
+		unit += n_lanes;
+	} while (unit < n_units);
 	return sums;
 }
 #endif
@@ -224,17 +229,20 @@ void matvec(uint first_row, uint x_row, uint x_end)
 	}
 #endif
 	/* The passes are the same for all teams: there may be barriers in them. */
-	for (uint pass = first; pass < end; pass += TEAM_OUTPUTS * n_teams) {
+	uint pass = first;
+	if (pass < end) do {
 		uint out_row = pass + TEAM_OUTPUTS * team;
 		if (COLUMNS == 1) {
 			SUMS sums = partial_sums(first_row, out_row, x_begin(x_row));
 			team_store(out_row, end, x_row, team_sum(sums));
-			continue;
 		}
 #if COLUMNS_FEW
-		partial_columns(first_row, out_row, x_row, x_end);
-		for (uint row = x_row; row < x_end; row++)
-			team_store(out_row, end, row, column_sum(row));
+		if (COLUMNS > 1) {
+			partial_columns(first_row, out_row, x_row, x_end);
+			for (uint row = x_row; row < x_end; row++)
+				team_store(out_row, end, row, column_sum(row));
+		}
 #endif
-	}
+		pass += TEAM_OUTPUTS * n_teams;
+	} while (pass < end);
 }

@@ -25,17 +25,21 @@ void tile_sums(inout tile t, uint first_row, uint first)
 	SUMS sums[MAX_TILE_ROWS];
 	[[unroll]] for (uint i = 0; i < TILE_ROWS; i++)
 		sums[i] = SUMS(0);
-	[[dont_unroll]] for (uint part = 0; part < n_lanes; part++) {
+	uint part = 0;
+	[[dont_unroll]] do {
 		[[unroll]] for (uint i = 0; i < TILE_ROWS; i++)
 			t.sums[i] = SUMS(0);
-		for (uint unit = part; unit < n_units; unit += n_lanes) {
+		uint unit = part;
+		do {
 			vec4 w[TILE][8];
 			tile_decode(first_row, first, unit, w);
 			tile_add(t, w, unit);
-		}
+			unit += n_lanes;
+		} while (unit < n_units);
 		[[unroll]] for (uint i = 0; i < TILE_ROWS; i++)
 			sums[i] += t.sums[i];
-	}
+		part++;
+	} while (part < min(n_lanes, n_units));
 	[[unroll]] for (uint i = 0; i < TILE_ROWS; i++)
 		t.sums[i] = sums[i];
 }
@@ -43,9 +47,11 @@ void tile_sums(inout tile t, uint first_row, uint first)
 /* Takes the sums of outputs first, first + 8, ... for rows x_row .. x_end - 1 of x. */
 void tile_store(inout tile t, uint first, uint end, uint x_row, uint x_end)
 {
-	[[dont_unroll]] for (uint row = x_row; row < x_end; row++) {
+	uint row = x_row;
+	do {
 		SUMS sums = t.sums[0];
-		[[dont_unroll]] for (uint i = 0; i < TEAM_OUTPUTS; i++) {
+		uint i = 0;
+		[[dont_unroll]] do {
 			uint out_row = first + 8 * i;
 			float sum = SUM(sums, 0);
 			if (GATED != 0)
@@ -53,9 +59,11 @@ void tile_store(inout tile t, uint first, uint end, uint x_row, uint x_end)
 			if (out_row < end)
 				store(out_row, row, sum);
 			sums = sums_turned(sums);
-		}
+			i++;
+		} while (i < TEAM_OUTPUTS);
 		tile_turn(t);
-	}
+		row++;
+	} while (row < x_end);
 }
 
 /* Outputs first .. end - 1 of this workgroup, for rows x_row .. x_end - 1 of x. */
@@ -65,8 +73,10 @@ void matvec_tile(uint first_row, uint first, uint end, uint x_row, uint x_end)
 	t.is_half = false;
 	[[unroll]] for (uint i = 0; i < TILE_ROWS; i++) /* a row that is not there is another */
 		t.at[i] = x_begin(min(x_row + i, x_end - 1));
-	for (uint pass = first + TILE_OUTPUTS * team; pass < end; pass += TILE_OUTPUTS * n_teams) {
+	uint pass = first + TILE_OUTPUTS * team;
+	if (pass < end) do {
 		tile_sums(t, first_row, pass + lane);
 		tile_store(t, pass + lane, end, x_row, x_end);
-	}
+		pass += TILE_OUTPUTS * n_teams;
+	} while (pass < end);
 }

@@ -1,5 +1,7 @@
 /* The frame of rmsnorm and layernorm: one workgroup for a segment of a row, with LP_SHUFFLE a subgroup of 8.
  *
+ * Loops are tested at their end: see matvec.glsl.
+ *
  * The includer has computed `mean` and `factor` of the segment's columns when it calls norm_write. */
 #ifdef LP_SHUFFLE
 #define LANES 8
@@ -46,20 +48,24 @@ vec4 joined(vec4 value, vec4 other)
 void norm_write(float mean, float factor)
 {
 	uint to = row * args.stride_out + column, residual_at = row * args.stride_residual + column;
-	for (uint i = lane; i < n_quads; i += LANES) {
+	uint i = lane;
+	if (i < n_quads) do {
 		vec4 value = (x4[x_at / 4 + i] - mean) * factor * weight4[i];
 		if (args.has_bias != 0)
 			value += bias4[i];
 		if (args.has_residual != 0)
 			value = joined(value, residual4[residual_at / 4 + i]);
 		result4[to / 4 + i] = value * args.scale;
-	}
-	for (uint i = lane; i < n_single; i += LANES) {
+		i += LANES;
+	} while (i < n_quads);
+	i = lane;
+	if (i < n_single) do {
 		float value = (x[x_at + i] - mean) * factor * weight[i];
 		if (args.has_bias != 0)
 			value += bias[i];
 		if (args.has_residual != 0)
 			value = joined(vec4(value), vec4(residual[residual_at + i])).x;
 		result[to + i] = value * args.scale;
-	}
+		i += LANES;
+	} while (i < n_single);
 }

@@ -1,5 +1,5 @@
 /* rope_kv: norms and rotates q into q_out and k into the cache, copies v into the cache.  One workgroup for a
- * head of a row; heads from n_head on are KV heads. */
+ * head of a row; heads from n_head on are KV heads.  Loops are tested at their end: see matvec.glsl. */
 #define LANES 32
 layout(local_size_x = LANES) in;
 layout(push_constant) uniform push { rope_kv_args args; };
@@ -70,8 +70,11 @@ void main()
 		uint q_at = from + h * args.q_head;
 		if (HAS_NORMS)
 			norm_factor = factor_of(q_at, lane);
-		for (uint i = lane; i < HEAD_DIM; i += LANES)
+		uint i = lane;
+		if (i < HEAD_DIM) do {
 			q_out[to + i] = rotated(0, q_at, i, r.pos) * factor;
+			i += LANES;
+		} while (i < HEAD_DIM);
 		return;
 	}
 	uint head_kv = h - args.n_head;
@@ -82,10 +85,12 @@ void main()
 		norm_factor = factor_of(k_at, lane);
 	if (HAS_V_NORM)
 		v_factor = factor_of(v_at, lane);
-	for (uint i = lane; i < HEAD_DIM; i += LANES) {
+	uint i = lane;
+	if (i < HEAD_DIM) do {
 		head[IS_K][i] = rotated(1, k_at, i, r.pos);
 		head[IS_V][i] = qkv[v_at + i] * v_factor;
-	}
+		i += LANES;
+	} while (i < HEAD_DIM);
 	barrier();
 	uint to = kv_element(r.seq, r.pos, head_kv);
 	head_store(IS_K, K_TYPE, to, lane, LANES);

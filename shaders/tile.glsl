@@ -68,10 +68,12 @@ SUMS products(vec4 w[TILE][8], uint x_at)
 void tile_add(inout tile t, vec4 w[TILE][8], uint unit)
 {
 	uint end = t.is_half ? TILE_ROWS / 2 : TILE_ROWS;
-	[[dont_unroll]] for (uint turn = 0; turn < end; turn += PAIR) {
+	uint turn = 0;
+	[[dont_unroll]] do {
 		[[unroll]] for (uint i = 0; i < PAIR; i++)
 			t.sums[i] += products(w, t.at[i] + unit * 8);
 		[[unroll]] for (uint i = 0; i < PAIR; i++)
 			tile_turn(t);
-	}
+		turn += PAIR;
+	} while (turn < end);
 }
