@@ -260,11 +260,11 @@ Test(vk_knobs, codebooks_fit)
 
 Test(vk_knobs, combinations)
 {
-	uint32_t values[MAX_KNOBS] = {1, 32}, n = 1;
+	uint32_t values[MAX_KNOBS] = {1, 16}, n = 1;
 	while (knobs_next(KERNEL_matvec, values))
 		n++;
-	cr_expect_eq(n, 3 * 4);
-	cr_expect(values[0] == 1 && values[1] == 32, "begins again");
+	cr_expect_eq(n, 3 * 5);
+	cr_expect(values[0] == 1 && values[1] == 16, "begins again");
 	cr_expect(!knobs_next(KERNEL_rmsnorm, values), "has no knobs");
 }
 
@@ -283,6 +283,23 @@ Test(vk_knobs, whose_value_counts)
 	struct pipeline_key key = pipeline_key(&v, &op);
 	cr_expect_eq(key.outputs_per_group, 2 * 4 * 128 / 32);
 	cr_expect_eq(key.knobs[1], 128);
+}
+
+/* On lavapipe each subgroup of a product with several rows of x has outputs: 64, or 32 with a gate. */
+Test(vk_knobs, no_subgroup_without_outputs)
+{
+	struct vk v = {.info = {.type = LAP_DEVICE_CPU, .subgroup_size = 8, .driver = "llvmpipe"},
+		.subgroup = true,
+		.texels = true,
+		.shuffle = true};
+	struct op op = {
+		.kernel = KERNEL_matvec, .weight = WEIGHT_q8_0, .constant = 8 << COLUMNS_SHIFT};
+	struct pipeline_key key = pipeline_key(&v, &op);
+	cr_expect_str_eq(key.variant, "shuffle");
+	cr_expect_eq(key.outputs_per_group, key.knobs[1] / 8 * 64);
+	op.constant = 1 << COLUMNS_SHIFT;
+	key = pipeline_key(&v, &op);
+	cr_expect_eq(key.outputs_per_group, 4 * key.knobs[1] / 8 * 4);
 }
 
 /* What only some builds have is nothing to the others. */

@@ -20,7 +20,8 @@ struct pipeline {
 	VkPipeline handle;
 };
 
-#define MATVEC_SUBGROUP_ROWS 4 /* of weights: TILE in shaders/matvec.glsl, or half of it */
+#define MATVEC_SUBGROUP_ROWS 4  /* of weights: TILE in shaders/matvec.glsl, or half of it */
+#define MATVEC_TILE_ROWS     16 /* in shaders/matvec_tile.glsl: half or a quarter of TILE_OUTPUTS */
 
 /* The value of a knob in the key, 0 where the build has no such knob. */
 static uint32_t key_knob(struct pipeline_key *key, const char *name)
@@ -96,6 +97,13 @@ void pipeline_knobs(
 	find_knobs(v, tuning, op, key_of_build(v, op).variant, values);
 }
 
+/* Whether it is a product that matvec_tile.glsl computes. */
+static bool has_tile(const struct pipeline_key *key)
+{
+	return key->kernel == KERNEL_matvec && (key->constant >> COLUMNS_SHIFT) > 1 &&
+		spirv_defines(key->kernel, key->variant, "LP_SHUFFLE");
+}
+
 struct pipeline_key pipeline_key(const struct vk *v, const struct op *op)
 {
 	struct pipeline_key key = key_of_build(v, op);
@@ -103,8 +111,9 @@ struct pipeline_key pipeline_key(const struct vk *v, const struct op *op)
 	bool is_matvec = op->kernel == KERNEL_matvec || op->kernel == KERNEL_matvec_q8 ||
 		op->kernel == KERNEL_expert_matvec;
 	if (is_matvec && uses(v, FEATURE_SUBGROUP)) {
-		uint32_t n_subgroups = key_knob(&key, "LANES") / v->info.subgroup_size;
-		key.outputs_per_group = (n_subgroups ? n_subgroups : 1) * MATVEC_SUBGROUP_ROWS;
+		const uint32_t n_subgroups = key_knob(&key, "LANES") / v->info.subgroup_size;
+		key.outputs_per_group = (n_subgroups ? n_subgroups : 1) *
+			(has_tile(&key) ? MATVEC_TILE_ROWS : MATVEC_SUBGROUP_ROWS);
 	}
 	const uint32_t times = key_knob(&key, "OUTPUTS");
 	const uint32_t outputs = key_knob(&key, "TILE_OUTPUTS"), rows = key_knob(&key, "TILE_ROWS");
