@@ -97,6 +97,11 @@ enum kv_type {
 /* ... of attn_decode, above these bits: query heads at a time, 1 or an even number up to 8 */
 #define ATTN_QUERIES_SHIFT 22
 
+/* constant_id 1 of sample: no more than SAMPLE_SMALL_VOCAB tokens, so that 8 lanes for all of them stay below the
+ * turns of loops that lavapipe allows in the longest way through (tests/test_vk_sample.c) */
+#define SAMPLE_SMALL       1
+#define SAMPLE_SMALL_VOCAB 32768
+
 /* ---- the step ---- */
 
 struct step_row {

@@ -2,8 +2,8 @@
  * dispatch sizes.  One workgroup for the whole step; a lane takes whole rows.
  *
  * The same words as src/cpu/sample.c. */
-#define LANES_CONTROL 128
-layout(local_size_x = LANES_CONTROL) in;
+#include "group.glsl"
+layout(local_size_x = LANES) in;
 layout(push_constant) uniform push { control_args args; };
 layout(std430, set = 0, binding = 0) buffer step_buffer {
 	step_header step_head;
@@ -108,15 +108,15 @@ void main()
 	uint lane = gl_LocalInvocationID.x, n_rows = step_head.n_rows;
 	if (lane == 0)
 		n_kv = n_active = 0;
-	barrier();
-	for (uint row = lane; row < n_rows; row += LANES_CONTROL) {
+	group_barrier();
+	for (uint row = lane; row < n_rows; row += LANES) {
 		if (row_advance(row))
 			atomicAdd(n_active, 1);
 		atomicMax(n_kv, step_rows[row].pos + 1);
 	}
-	barrier();
+	group_barrier();
 	bool done = n_active == 0;
-	for (uint i = lane; i < args.n_sizes; i += LANES_CONTROL)
+	for (uint i = lane; i < args.n_sizes; i += LANES)
 		size_update(i, n_rows, n_kv, done);
 	if (lane == 0) {
 		step_head.n_kv = n_kv;

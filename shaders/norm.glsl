@@ -3,11 +3,7 @@
  * Loops are tested at their end: see matvec.glsl.
  *
  * The includer has computed `mean` and `factor` of the segment's columns when it calls norm_write. */
-#ifdef LP_SHUFFLE
-#define LANES 8
-#else
-#define LANES 128
-#endif
+#include "group.glsl"
 layout(local_size_x = LANES) in;
 layout(push_constant) uniform push { norm_args args; };
 layout(std430, set = 0, binding = 0) writeonly buffer out_buffer { float result[]; };

@@ -9,10 +9,10 @@
  * left they move to shared memory, and the passes that follow no longer read the vocabulary.  The best
  * tokens, where a sequence wants them, are found by the same searches in the whole vocabulary again. */
 #extension GL_EXT_control_flow_attributes : require
-#define LANES_SAMPLE 128
+#include "group.glsl"
 #define MAX_LISTED   1024 /* candidates in shared memory, 8 bytes each */
 #define SPECIAL_WORDS 256 /* so many that a token is rarely taken for one with a bias */
-layout(local_size_x = LANES_SAMPLE) in;
+layout(local_size_x = LANES) in;
 layout(push_constant) uniform push { sample_args args; };
 layout(std430, set = 0, binding = 0) writeonly buffer result_buffer { sample_result results[]; };
 layout(std430, set = 0, binding = 1) buffer scratch_buffer { uvec4 penalised[]; };
@@ -77,6 +77,11 @@ float inv_temperature; /* of masses: that of the cuts while they are made */
 uint best_logit;
 bool any_wishes, use_mask;
 
+/* Of the row's sequence, read once: a load in the loops below is a loop of its own on lavapipe. */
+uint history_at, n_bias, n_banned;
+float repeat_penalty, inv_repeat_penalty, frequency_penalty, presence_penalty;
+bool has_penalties;
+
 u64 add64(u64 a, u64 b)
 {
 	uint carry;
@@ -114,19 +119,18 @@ uint ordered_key(uint bits)
 	return (bits & SIGN_BIT) != 0 ? ~bits : bits | SIGN_BIT;
 }
 
-uint penalise(uint bits, uint token, uint seq)
+uint penalise(uint bits, uint token)
 {
 	bits = tidy(bits);
-	if (sequences[seq].repeat_last_n == 0 || bits == FORBIDDEN)
+	if (!has_penalties || bits == FORBIDDEN)
 		return bits;
-	uint count = history[seq * args.history_stride + args.n_ctx + token];
+	uint count = history[history_at + args.n_ctx + token];
 	if (count == 0)
 		return bits;
-	float factor = (bits & SIGN_BIT) != 0 ? sequences[seq].repeat_penalty
-					      : sequences[seq].inv_repeat_penalty;
+	float factor = (bits & SIGN_BIT) != 0 ? repeat_penalty : inv_repeat_penalty;
 	precise float scaled = uintBitsToFloat(bits) * factor;
-	precise float per_token = sequences[seq].frequency_penalty * float(count);
-	precise float subtract = per_token + sequences[seq].presence_penalty;
+	precise float per_token = frequency_penalty * float(count);
+	precise float subtract = per_token + presence_penalty;
 	precise float logit = uintBitsToFloat(tidy(scaled)) - subtract;
 	return tidy(logit);
 }
@@ -138,8 +142,7 @@ bool is_no_logit(uint bits)
 
 bool is_banned(uint token, uint seq)
 {
-	uint n = sequences[seq].n_forbid_left != 0 ? sequences[seq].n_forbidden : 0;
-	for (uint i = 0; i < n; i++)
+	for (uint i = 0; i < n_banned; i++)
 		if (sequences[seq].forbidden[i] == token)
 			return true;
 	return false;
@@ -147,7 +150,7 @@ bool is_banned(uint token, uint seq)
 
 uint biased(uint bits, uint token, uint seq)
 {
-	uint n = bits == FORBIDDEN ? 0 : sequences[seq].n_bias;
+	uint n = bits == FORBIDDEN ? 0 : n_bias;
 	for (uint i = 0; i < n; i++) {
 		if (sequences[seq].bias_token[i] != token)
 			continue;
@@ -164,42 +167,39 @@ uint biased(uint bits, uint token, uint seq)
  * is none. */
 uint adjusted(uint bits, uint token, uint seq, bool wishes, inout bool error)
 {
-	bits = penalise(bits, token, seq);
+	bits = penalise(bits, token);
 	error = error || is_no_logit(bits);
 	if (!wishes)
 		return bits;
-	if ((special[token / 32 % SPECIAL_WORDS] >> token % 32 & 1u) != 0) {
+	if (n_bias + n_banned != 0 &&
+		(special[token / 32 % SPECIAL_WORDS] >> token % 32 & 1u) != 0) {
 		bits = biased(bits, token, seq);
 		error = error || is_no_logit(bits);
 		if (is_banned(token, seq))
 			return FORBIDDEN;
 	}
 	if (use_mask) {
-		uint mask = seq * args.history_stride + args.n_ctx + args.n_vocab;
+		uint mask = history_at + args.n_ctx + args.n_vocab;
 		if ((history[mask + token / 32] >> token % 32 & 1u) == 0)
 			return FORBIDDEN;
 	}
 	return bits;
 }
 
-/* Notes which tokens have a bias or a ban, and whether anything is wished for. */
+/* Notes which tokens have a bias or a ban. */
 void special_set(uint seq)
 {
-	uint n_bias = sequences[seq].n_bias;
-	uint n_banned = sequences[seq].n_forbid_left != 0 ? sequences[seq].n_forbidden : 0;
-	use_mask = sequences[seq].use_mask != 0;
-	any_wishes = use_mask || n_bias + n_banned != 0;
-	if (!any_wishes)
+	if (n_bias + n_banned == 0)
 		return;
-	for (uint i = lane; i < SPECIAL_WORDS; i += LANES_SAMPLE)
+	for (uint i = lane; i < SPECIAL_WORDS; i += LANES)
 		special[i] = 0;
-	barrier();
-	for (uint i = lane; i < n_bias + n_banned; i += LANES_SAMPLE) {
+	group_barrier();
+	for (uint i = lane; i < n_bias + n_banned; i += LANES) {
 		uint token = i < n_bias ? sequences[seq].bias_token[i]
 					: sequences[seq].forbidden[i - n_bias];
 		atomicOr(special[token / 32 % SPECIAL_WORDS], 1u << token % 32);
 	}
-	barrier();
+	group_barrier();
 }
 
 /* Distance below the largest logit, over a temperature; not for forbidden tokens. */
@@ -293,10 +293,10 @@ void sum_add(uint digit, u64 amount)
 
 void sums_clear()
 {
-	barrier();
-	for (uint i = lane; i < 256; i += LANES_SAMPLE)
+	group_barrier();
+	for (uint i = lane; i < 256; i += LANES)
 		sum_low[i] = sum_high[i] = 0;
-	barrier();
+	group_barrier();
 }
 
 /* Moves the tokens of at least this key to the list, if they fit. */
@@ -304,23 +304,27 @@ void list_candidates(uint least_key)
 {
 	if (listed)
 		return;
-	barrier();
+	group_barrier();
 	if (lane == 0)
 		n_listed = 0;
-	barrier();
-	for (uint quad = lane; quad * 4 < n_items; quad += LANES_SAMPLE) {
+	group_barrier();
+	bool fits = true;
+	for (uint quad = lane; quad * 4 < n_items && fits; quad += LANES) {
 		uvec4 id, bits;
 		load_quad(quad, id, bits);
+		uint left = 0; /* bit c: candidate c is to be listed */
 		UNROLL for (uint c = 0; c < 4; c++)
-			if (quad * 4 + c < n_items && ordered_key(bits[c]) >= least_key) {
-				uint at = atomicAdd(n_listed, 1);
-				if (at < MAX_LISTED) {
-					listed_id[at] = id[c];
-					listed_logit[at] = bits[c];
-				}
-			}
+			left |= ordered_key(bits[c]) >= least_key && quad * 4 + c < n_items ? 1u << c : 0;
+		for (; left != 0; left &= left - 1) {
+			uint c = findLSB(left), at = atomicAdd(n_listed, 1);
+			fits = at < MAX_LISTED;
+			if (!fits)
+				break;
+			listed_id[at] = id[c];
+			listed_logit[at] = bits[c];
+		}
 	}
-	barrier();
+	group_barrier();
 	listed = n_listed <= MAX_LISTED;
 	if (listed)
 		n_items = n_listed;
@@ -330,7 +334,7 @@ void list_candidates(uint least_key)
  * above it. */
 void choose_digit(u64 above, u64 goal)
 {
-	barrier();
+	group_barrier();
 	if (lane == 0) {
 		uint digit = 255;
 		while (digit > 0) {
@@ -343,7 +347,7 @@ void choose_digit(u64 above, u64 goal)
 		chosen_digit = digit;
 		chosen_above = above;
 	}
-	barrier();
+	group_barrier();
 }
 
 /* The amounts of all candidates whose digits above `shift` are those of `found`, by their digit there; with
@@ -354,7 +358,7 @@ void add_up(uint what, int shift, uint found)
 	uint run_digit = 0;
 	u64 run = u64(0);
 	sums_clear();
-	for (uint quad = lane; quad * 4 < n_items; quad += LANES_SAMPLE) {
+	for (uint quad = lane; quad * 4 < n_items; quad += LANES) {
 		uvec4 id, bits;
 		load_quad(quad, id, bits);
 		UNROLL for (uint c = 0; c < 4; c++) {
@@ -394,7 +398,7 @@ uint select_key(uint what, bool adds, u64 goal, out u64 sum)
 		if (shift == 16 && what < SELECT_TOKEN)
 			list_candidates(max(found, threshold));
 	}
-	barrier();
+	group_barrier();
 	sum = u64(sum_low[0], sum_high[0]);
 	return found;
 }
@@ -437,22 +441,35 @@ struct best {
 	bool error;
 };
 
+/* An adjusted logit, if there is such a token. */
+uint adjust(uint bits, uint id, uint seq, bool wishes, inout best mine)
+{
+	if (id >= args.n_vocab)
+		return bits;
+	bits = adjusted(bits, id, seq, wishes, mine.error);
+	uint key = ordered_key(bits);
+	if (key > mine.key) {
+		mine.key = key;
+		mine.id = id;
+	}
+	return bits;
+}
+
 /* Four adjusted logits to scratch. */
-void adjust_quad(uint quad, uint seq, bool wishes, inout best mine)
+void adjust_quad(uint quad, uint seq, inout best mine)
 {
 	uvec4 bits = logits[row_base + quad];
-	UNROLL for (uint c = 0; c < 4; c++) {
-		uint id = quad * 4 + c;
-		if (id < args.n_vocab) {
-			uint logit = adjusted(bits[c], id, seq, wishes, mine.error);
-			uint key = ordered_key(logit);
-			bits[c] = logit;
-			if (key > mine.key) {
-				mine.key = key;
-				mine.id = id;
-			}
-		}
-	}
+	UNROLL for (uint c = 0; c < 4; c++)
+		bits[c] = adjust(bits[c], quad * 4 + c, seq, false, mine);
+	penalised[row_base + quad] = bits;
+}
+
+/* The same with wishes, which are rare and much code: once instead of four times. */
+void adjust_quad_wished(uint quad, uint seq, inout best mine)
+{
+	uvec4 bits = logits[row_base + quad];
+	[[dont_unroll]] for (uint c = 0; c < 4; c++)
+		bits = uvec4(bits.yzw, adjust(bits.x, quad * 4 + c, seq, true, mine));
 	penalised[row_base + quad] = bits;
 }
 
@@ -464,21 +481,21 @@ void find_best(uint seq)
 		best_key = 0;
 		best_id = 0xFFFFFFFFu;
 	}
-	barrier();
+	group_barrier();
 	best mine = best(0, 0, false);
 	/* Two loops: lavapipe goes through the code of every branch, but not of a loop without turns. */
 	uint n_quads = (args.n_vocab + 3) / 4, n_plain = any_wishes ? 0 : n_quads;
-	for (uint quad = lane; quad < n_plain; quad += LANES_SAMPLE)
-		adjust_quad(quad, seq, false, mine);
-	for (uint quad = n_plain + lane; quad < n_quads; quad += LANES_SAMPLE)
-		adjust_quad(quad, seq, true, mine);
+	for (uint quad = lane; quad < n_plain; quad += LANES)
+		adjust_quad(quad, seq, mine);
+	for (uint quad = n_plain + lane; quad < n_quads; quad += LANES)
+		adjust_quad_wished(quad, seq, mine);
 	if (mine.error)
 		atomicOr(any_error, 1);
 	atomicMax(best_key, mine.key);
-	barrier();
+	group_barrier();
 	if (mine.key == best_key && lane * 4 < args.n_vocab)
 		atomicMin(best_id, mine.id);
-	barrier();
+	group_barrier();
 }
 
 /* ---- the best tokens ---- */
@@ -486,20 +503,22 @@ void find_best(uint seq)
 /* Takes the tokens above the threshold, or those at it whose ~id is at least `least`. */
 void top_take(bool ties, uint least)
 {
-	for (uint quad = lane; quad * 4 < n_items; quad += LANES_SAMPLE) {
+	for (uint quad = lane; quad * 4 < n_items; quad += LANES) {
 		uvec4 id, bits;
 		load_quad(quad, id, bits);
+		uint left = 0; /* bit c: candidate c is one */
 		UNROLL for (uint c = 0; c < 4; c++) {
 			uint key = ordered_key(bits[c]);
 			bool takes = ties ? key == threshold && ~id[c] >= least : key > threshold;
-			if (takes && quad * 4 + c < n_items) {
-				uint at = atomicAdd(n_top_found, 1);
-				top_id[at] = id[c];
-				top_logit[at] = bits[c];
-			}
+			left |= takes && quad * 4 + c < n_items ? 1u << c : 0;
+		}
+		for (; left != 0; left &= left - 1) {
+			uint c = findLSB(left), at = atomicAdd(n_top_found, 1);
+			top_id[at] = id[c];
+			top_logit[at] = bits[c];
 		}
 	}
-	barrier();
+	group_barrier();
 }
 
 /* Where the ring's entry of this step will be. */
@@ -511,7 +530,7 @@ uint top_begin(uint seq)
 void store_top(uint seq, float log_total)
 {
 	uint n = n_top_found, to = top_begin(seq);
-	for (uint i = lane; i < args.n_top; i += LANES_SAMPLE) {
+	for (uint i = lane; i < args.n_top; i += LANES) {
 		if (i >= n) {
 			tops[to + i] = top_token(NO_TOKEN, 0.0);
 			continue;
@@ -589,13 +608,24 @@ void main()
 	use_min_p = sequences[seq].use_min_p != 0;
 	log_min_p = sequences[seq].log_min_p;
 
+	history_at = seq * args.history_stride;
+	has_penalties = sequences[seq].repeat_last_n != 0;
+	repeat_penalty = sequences[seq].repeat_penalty;
+	inv_repeat_penalty = sequences[seq].inv_repeat_penalty;
+	frequency_penalty = sequences[seq].frequency_penalty;
+	presence_penalty = sequences[seq].presence_penalty;
+	n_bias = sequences[seq].n_bias;
+	n_banned = sequences[seq].n_forbid_left != 0 ? sequences[seq].n_forbidden : 0;
+	use_mask = sequences[seq].use_mask != 0;
+	any_wishes = use_mask || n_bias + n_banned != 0;
+
 	special_set(seq);
 	find_best(seq);
 	uint token = best_id;
 	if (any_error != 0 || best_key == ordered_key(FORBIDDEN)) {
 		if (lane == 0)
 			results[row] = sample_result(0, 0.0, 1, 0);
-		for (uint i = lane; n_top != 0 && i < args.n_top; i += LANES_SAMPLE)
+		for (uint i = lane; n_top != 0 && i < args.n_top; i += LANES)
 			tops[top_begin(seq) + i] = top_token(NO_TOKEN, 0.0);
 		return;
 	}

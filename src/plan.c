@@ -830,6 +830,7 @@ void plan_sample(struct plan *p, struct rows logits, const struct tail *tail)
 	plan_append(p,
 		(struct op){
 			.kernel = KERNEL_sample,
+			.constant = logits.n <= SAMPLE_SMALL_VOCAB ? SAMPLE_SMALL : 0,
 			.n_outputs = 1,
 			.rule = SIZE_ROWS,
 			.buffers = {tail->results, tail->scratch,

@@ -248,9 +248,8 @@ Test(vk_sample, many_candidates)
 }
 
 /* Nothing is ever cut, everything is asked for: every search reads the whole of a large vocabulary. */
-Test(vk_sample, the_longest_way)
+static void longest_way(uint32_t n_vocab)
 {
-	enum { N_VOCAB = 262144 };
 	const uint32_t prompt[] = {5};
 	const struct lap_sampling sampling = {.temperature = 1,
 		.top_k = 20000,
@@ -261,18 +260,17 @@ Test(vk_sample, the_longest_way)
 	struct backend *cpu = open_cpu(), *vk = open_vk();
 	struct tail_case a, b;
 	struct lap_error err;
-	if (test_small())
-		skip_test("262,144 tokens are many for a slow device");
-	tail_create(&a, cpu, N_VOCAB, N_CTX, N_ROWS);
-	tail_create(&b, vk, N_VOCAB, N_CTX, N_ROWS);
+	tail_create(&a, cpu, n_vocab, N_CTX, N_ROWS);
+	tail_create(&b, vk, n_vocab, N_CTX, N_ROWS);
 	for (uint32_t row = 0; row < N_ROWS; row++) {
 		struct sequence *s = &a.sequences[row];
-		for (uint32_t i = 0; i < N_VOCAB; i++)
+		for (uint32_t i = 0; i < n_vocab; i++)
 			a.logits[row * a.stride + i] = -2.25f;
 		tail_start(&a, row, &sampling, prompt, 1, 4);
 		tail_start(&b, row, &sampling, prompt, 1, 4);
 		for (uint32_t i = 0; i < MAX_BIAS; i++) {
-			cr_assert_eq(sampler_bias(s, i * 997, -0.5f, N_VOCAB, &err), LAP_OK);
+			cr_assert_eq(
+				sampler_bias(s, i * 997 % n_vocab, -0.5f, n_vocab, &err), LAP_OK);
 			s->forbidden[i] = i * 31 + row;
 		}
 		s->n_forbidden = MAX_STOPS;
@@ -280,7 +278,7 @@ Test(vk_sample, the_longest_way)
 		s->inv_cut_temperature = 0.5f;
 		s->n_top = TAIL_TOP;
 		s->use_mask = 1;
-		memset(tail_counts(&a, row) + N_VOCAB, row ? 0xFF : 0xFE, N_VOCAB / 8);
+		memset(tail_counts(&a, row) + n_vocab, row ? 0xFF : 0xFE, n_vocab / 8);
 		b.sequences[row] = *s;
 		memcpy(tail_tokens(&b, row), tail_tokens(&a, row),
 			tail_words(&a) * sizeof(uint32_t));
@@ -294,6 +292,19 @@ Test(vk_sample, the_longest_way)
 	tail_destroy(&b);
 	cpu->ops->close(cpu);
 	vk->ops->close(vk);
+}
+
+Test(vk_sample, the_longest_way)
+{
+	if (test_small())
+		skip_test("262,144 tokens are many for a slow device");
+	longest_way(262144);
+}
+
+/* The largest vocabulary that a subgroup of 8 may have to itself. */
+Test(vk_sample, the_longest_way_of_a_small_vocabulary)
+{
+	longest_way(SAMPLE_SMALL_VOCAB);
 }
 
 Test(vk_sample, bad_logits_are_errors)

@@ -353,6 +353,9 @@ enum lap_status buffer_create_raw(struct vk *v, uint64_t n_bytes, enum memory me
 	if (!buffer)
 		return fail_memory(err, label, sizeof *buffer);
 	buffer->n_bytes = n_bytes;
+	/* lavapipe compiles what reads texels for buffers whose size is a power of two, and again for others. */
+	if (v->texels && memory == MEMORY_DEVICE && (size & (size - 1)) == 0)
+		size += BUFFER_ALIGN;
 	VkResult result = v->fn.vkCreateBuffer(v->device,
 		&(VkBufferCreateInfo){
 			.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,

@@ -44,7 +44,9 @@ static const char *variant(const struct vk *v, const struct pipeline_key *key)
 	const bool is_attention =
 		key->kernel == KERNEL_attn_prefill || key->kernel == KERNEL_attn_decode;
 	const uint32_t head_dim = key->constant & ATTN_DIM_MASK;
-	const bool fits = !is_attention || head_dim % KV_UNIT == 0;
+	const bool fits = is_attention         ? head_dim % KV_UNIT == 0
+		: key->kernel == KERNEL_sample ? (key->constant & SAMPLE_SMALL) != 0
+					       : true;
 	if (is_attention && head_dim > NARROW_HEAD_DIM)
 		return "wide";
 	if (key->kernel == KERNEL_attn_prefill && fits && key->constant & ATTN_LONG &&
