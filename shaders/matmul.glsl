@@ -4,7 +4,7 @@
  * of each for all rows of x.  An element's sum runs over its weights in order, whatever the step, the chunk
  * and the tile.  Loops are tested at their end: see matvec.glsl.
  *
- * With LP_SHARED, for GPUs, matmul_shared.glsl is the body, and sums in parts.
+ * For GPUs matmul_shared.glsl is the body (LP_SHARED), or matmul_coopmat.glsl (LP_COOPMAT, too), and sums in parts.
  *
  * The includer defines TILE_ROWS (rows/group in kernels.def), declares args (n_out, n_in, row_bytes),
  * and defines x_begin and store. */
@@ -16,7 +16,9 @@ uint x_begin(uint t);
 /* Takes each output and each row t of the tile. */
 void store(uint out_row, uint t, float sum);
 
-#ifdef LP_SHARED
+#ifdef LP_COOPMAT
+#include "matmul_coopmat.glsl"
+#elif defined(LP_SHARED)
 #include "matmul_shared.glsl"
 #else
 layout(local_size_x = 32) in;

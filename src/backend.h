@@ -72,6 +72,7 @@ struct backend {
 	const struct lap_device *device; /* NULL for the CPU reference */
 	uint64_t max_buffer_bytes;       /* largest view an op may bind */
 	uint64_t parts_bytes;            /* plan.parts takes at most; 0: products are never split */
+	bool has_matrices;               /* products go to matrix units: see check_matrices.h */
 	struct tuning *tuning;           /* what was measured; NULL: kernels have no knobs here */
 	_Atomic uint64_t device_bytes;   /* memory held now; sessions in other threads change it */
 };
@@ -89,8 +90,8 @@ struct vk_options {
 	bool validation;
 	/* For tests: baseline kernels where the device could do more, weights read as on devices that
 	 * nothing is known of; device memory out of the host's
-	 * reach, as on most discrete GPUs; products as on GPUs. */
-	bool no_subgroup, no_texels, no_mapping, shared;
+	 * reach, as on most discrete GPUs; products as on GPUs, and on matrix units. */
+	bool no_subgroup, no_texels, no_mapping, shared, coopmat;
 	struct log log;
 };
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "build_info.h"
+#include "check_matrices.h"
 #include "session_memory.h"
 
 /* ---- progress ---- */
@@ -515,7 +516,8 @@ static enum lap_status open_backend(
 		.validation = options->validation,
 		.log = m->log,
 	};
-	return vk_open(&vk, &m->backend, err);
+	enum lap_status status = vk_open(&vk, &m->backend, err);
+	return status ? status : check_matrices(m->backend, &m->log, err);
 }
 
 /* bytes NULL: of the file `path`. */

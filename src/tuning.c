@@ -101,6 +101,7 @@ static const struct {
 	[FEATURE_LONG] = {"long", FEATURE_SUBGROUP},
 	[FEATURE_SHARED] = {"shared", FEATURE_SHARED},
 	[FEATURE_DOT] = {"dot", FEATURE_DOT},
+	[FEATURE_COOPMAT] = {"coopmat", FEATURE_COOPMAT},
 };
 
 const char *feature_name(enum feature f)

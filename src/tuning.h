@@ -38,6 +38,7 @@ enum feature {
 	FEATURE_LONG,    /* needs shuffle */
 	FEATURE_SHARED,
 	FEATURE_DOT,
+	FEATURE_COOPMAT,
 	N_FEATURES
 };
 

@@ -5,6 +5,7 @@
 #include "support.h"
 #include "vk/choose.h"
 #include "vk/device.h"
+#include "vk/knob_defaults.h"
 #include "vk/memory.h"
 
 #define GIB (1ull << 30)
@@ -318,4 +319,29 @@ Test(memory, strange_types)
 	};
 	expect_types(&p, ~0u, MEMORY_DEVICE, true, "3");
 	expect_types(&p, ~0u, MEMORY_SHARED, true, "");
+}
+
+/* Matrix units are used where they are worth it, and truly there. */
+Test(device, matrices)
+{
+	const struct {
+		enum lap_device_type type;
+		uint32_t vendor, subgroup_min;
+		const char *driver;
+		bool likes;
+	} cases[] = {
+		{LAP_DEVICE_DISCRETE, 0x10DE, 32, "NVIDIA 570.1", true},
+		{LAP_DEVICE_DISCRETE, VENDOR_AMD, 32, "radv Mesa 25.0", true},
+		{LAP_DEVICE_DISCRETE, VENDOR_AMD, 32, "AMD proprietary driver 25.1", false},
+		{LAP_DEVICE_INTEGRATED, VENDOR_INTEL, 16, "Intel open-source Mesa driver", true},
+		{LAP_DEVICE_DISCRETE, VENDOR_INTEL, 8, "Intel open-source Mesa driver", false},
+		{LAP_DEVICE_CPU, 0x10005, 8, "llvmpipe Mesa 26.1", false},
+	};
+	for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+		struct lap_device d = {.type = cases[i].type,
+			.vendor_id = cases[i].vendor,
+			.subgroup_min = cases[i].subgroup_min};
+		snprintf(d.driver, sizeof d.driver, "%s", cases[i].driver);
+		cr_expect_eq(device_likes_matrices(&d), cases[i].likes, "%s", d.driver);
+	}
 }

@@ -84,6 +84,7 @@ static const struct room {
 	{"shaders/codebooks.h", 10, "formats"},
 	{"shaders/weights.def", 10, "formats"},
 	{"shaders/args.h", 5, "arguments"},
+	{"shaders/coop.h", 5, "arguments"},
 	{"shaders/parts.h", 5, "arguments"},
 	{"src/base.", 0, "base"},
 	{"include/lapilli.h", 0, "base"},

@@ -424,7 +424,8 @@ Test(vk_backend, threads_share_a_backend)
 /* Every module of this build becomes a pipeline, and becomes one only once. */
 Test(vk_backend, every_shader_compiles)
 {
-	struct backend *b = open_with((struct vk_options){.no_pipeline_cache = true});
+	struct backend *b =
+		open_with((struct vk_options){.no_pipeline_cache = true, .coopmat = true});
 	struct vk *v = (struct vk *)b;
 	struct lap_error err = {0};
 	uint32_t n = 0;
@@ -438,10 +439,10 @@ Test(vk_backend, every_shader_compiles)
 				continue;
 			struct op op = {.kernel = kernel, .weight = weight, .constant = 64};
 			static const char *const variants[] = {NULL, "subgroup", "texels",
-				"shuffle", "long", "wide", "shared", "dot"};
+				"shuffle", "long", "wide", "shared", "dot", "coopmat"};
 			const bool subgroups = v->info.subgroup_arithmetic;
 			const bool can[] = {true, subgroups, subgroups, v->shuffle, v->shuffle,
-				true, true, v->info.integer_dot};
+				true, true, v->info.integer_dot, v->coopmat};
 			for (size_t i = 0; i < ARRAY_COUNT(variants); i++) {
 				keys[n] = pipeline_key(v, &op);
 				keys[n].variant = variants[i];

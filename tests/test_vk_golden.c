@@ -1,6 +1,7 @@
 /* Vulkan against logits of another engine, in both roles, with both KV types and ragged chunks; models that
  * differ in the format of their weights alone, with one. */
 #include "golden.h"
+#include "matrices.h"
 
 static void check_run(const struct golden *run)
 {
@@ -23,4 +24,19 @@ Test(vk_golden, shared)
 {
 	SKIP_WITHOUT("golden/index.json");
 	cr_assert_geq(golden_each(shared_path, check_run, NULL), test_small() ? 4 : 40);
+}
+
+static void check_matrices_run(const struct golden *run)
+{
+	golden_logits(run, LAP_KV_F32, 0, 1e-6);
+}
+
+/* Products on matrix units are within the same limit. */
+Test(vk_golden, matrices)
+{
+	SKIP_WITHOUT("golden/index.json");
+	need_matrices();
+	cr_assert_eq(setenv("LAPILLI_COOPMAT", "1", 1), 0);
+	cr_assert_geq(golden_each(vector_path, check_matrices_run, NULL), 4);
+	cr_assert_geq(golden_each(shared_path, check_matrices_run, NULL), test_small() ? 4 : 40);
 }

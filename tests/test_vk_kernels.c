@@ -2,9 +2,11 @@
  * src/check.c. */
 #include "check.h"
 #include "knobs.h"
+#include "matrices.h"
 #include "op_case.h"
 #include "support.h"
 #include "vk/vk.h"
+#include "weight_encode.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -40,8 +42,9 @@ static struct buffer *keep_block(struct backend *b)
 	return kept;
 }
 
-/* few: typical formats alone. */
-static void check_kernel(enum kernel kernel, const struct vk_options *options, bool few)
+/* few: typical formats alone.  limit: of the NMSE, beside the case's own. */
+static void check_kernel_within(
+	enum kernel kernel, const struct vk_options *options, bool few, double limit)
 {
 	struct backend *vk, *cpu;
 	struct lap_error err;
@@ -60,12 +63,18 @@ static void check_kernel(enum kernel kernel, const struct vk_options *options, b
 		cr_assert_eq(
 			check_run(vk, cpu, i, 1, &result, &err), LAP_OK, "%s: %s", name, err.text);
 		cr_expect(result.passed, "%s: %s", name, result.reason);
+		cr_expect(result.nmse <= limit, "%s: NMSE %g", name, result.nmse);
 		n_run++;
 	}
 	cr_assert_gt(n_run, 0, "%s has no case", kernel_info(kernel)->name);
 	vk->ops->buffer_destroy(vk, kept);
 	vk->ops->close(vk);
 	cpu->ops->close(cpu);
+}
+
+static void check_kernel(enum kernel kernel, const struct vk_options *options, bool few)
+{
+	check_kernel_within(kernel, options, few, INFINITY);
 }
 
 /* One test a kernel. */
@@ -105,6 +114,15 @@ Test(vk_kernels, products_in_shared_memory)
 {
 	check_kernel(KERNEL_matmul, &(struct vk_options){.shared = true}, true);
 	check_kernel(KERNEL_expert_matmul, &(struct vk_options){.shared = true}, true);
+}
+
+/* As on GPUs with matrix units.  A product of two halves alone would be 2e-8 off. */
+Test(vk_kernels, products_of_matrices)
+{
+	const struct vk_options options = {.coopmat = true};
+	need_matrices();
+	check_kernel_within(KERNEL_matmul, &options, true, 1e-8);
+	check_kernel_within(KERNEL_expert_matmul, &options, true, 1e-8);
 }
 
 /* Lanes that share what they load of x compute the same bits as lanes that load all of it; so do workgroups that share
@@ -178,11 +196,10 @@ struct rows_case {
 	uint64_t state;
 };
 
-static void rows_start(struct rows_case *t, uint32_t n_rows, bool shared_tiles)
+static void rows_start(struct rows_case *t, uint32_t n_rows, struct vk_options options)
 {
 	struct lap_error err;
-	cr_assert_eq(vk_open(&(struct vk_options){.shared = shared_tiles}, &t->b, &err), LAP_OK,
-		"%s", err.text);
+	cr_assert_eq(vk_open(&options, &t->b, &err), LAP_OK, "%s", err.text);
 	struct dispatch_size *sizes;
 	t->plan = (struct plan){.role = ROLE_PREFILL, .max_rows = n_rows, .layer = -1};
 	t->plan.step = t->views[0] =
@@ -228,27 +245,31 @@ static void rows_compare(struct rows_case *t, uint32_t n_rows, uint32_t first_po
 	free(x);
 }
 
-/* split: workgroups that share the parts of a sum; 0: not in shared memory. */
-static void matmul_compare(uint32_t split)
+/* split: workgroups that share the parts of a sum; 0: there are no parts. */
+static void matmul_compare(struct vk_options options, enum weight weight, uint32_t split)
 {
 	enum { N_ROWS = 33, N_OUT = 70, N_IN = 600 };
 	struct rows_case t = {0};
-	float *weights, *parts;
-	rows_start(&t, N_ROWS, split > 0);
+	const uint32_t n_bytes = weight_format(weight)->block_bytes;
+	uint8_t *weights;
+	float *parts;
+	rows_start(&t, N_ROWS, options);
 	struct rows x = shared_rows(t.b, N_ROWS, N_IN, &t.x);
 	struct rows out = shared_rows(t.b, N_ROWS, N_OUT, &t.out);
-	struct view chunk = shared(t.b, N_OUT * N_IN * sizeof(float) + WEIGHT_PAD, &weights);
+	struct view chunk = shared(t.b, N_OUT * N_IN * n_bytes + WEIGHT_PAD, &weights);
 	struct rows sums = shared_rows(t.b, matmul_parts(N_IN) * N_ROWS, N_OUT, &parts);
 	t.views[2] = x.view, t.views[3] = out.view, t.views[4] = chunk, t.views[5] = sums.view;
 	t.plan.parts = sums.view;
 	t.n = x.stride, t.n_out = out.stride;
-	random_floats(weights, N_OUT * N_IN, &t.state);
+	float f[N_OUT * N_IN];
+	random_floats(f, N_OUT * N_IN, &t.state);
+	weight_encoder(weight)(f, N_OUT * N_IN, weights);
 	memset(t.x, 0, x.view.n_bytes);
 	memset(t.out, 0, out.view.n_bytes);
 	for (unsigned row = 0; row < N_ROWS; row++)
 		random_floats(t.x + row * x.stride, N_IN, &t.state);
 	struct weights w = {.name = "weights",
-		.weight = WEIGHT_f32,
+		.weight = weight,
 		.n_rows = N_OUT,
 		.n_cols = N_IN,
 		.rows_per_chunk = N_OUT,
@@ -256,14 +277,26 @@ static void matmul_compare(uint32_t split)
 		.chunks = &chunk};
 	plan_matmul(&t.plan, out, &w, x, (struct epilogue){0});
 	*knob_value(KERNEL_matmul, t.plan.ops[0].knobs, "SPLIT") = split;
-	rows_compare(&t, N_ROWS, 0, split ? "matmul in shared memory" : "matmul");
+	rows_compare(&t, N_ROWS, 0,
+		options.coopmat ? "matmul of matrices"
+			: split ? "matmul in shared memory"
+				: "matmul");
 }
 
 Test(vk_kernels, rows_of_a_matmul_are_independent)
 {
-	matmul_compare(0);
-	matmul_compare(1);
-	matmul_compare(4);
+	const struct vk_options shared = {.shared = true};
+	matmul_compare((struct vk_options){0}, WEIGHT_f32, 0);
+	matmul_compare(shared, WEIGHT_f32, 1);
+	matmul_compare(shared, WEIGHT_f32, 4);
+}
+
+Test(vk_kernels, nor_do_rows_of_matrices_depend_on_others)
+{
+	const struct vk_options options = {.coopmat = true};
+	need_matrices();
+	matmul_compare(options, WEIGHT_f16, 1);
+	matmul_compare(options, WEIGHT_f16, 4);
 }
 
 static void attention_compare(uint32_t window, float softcap, bool with_sinks)
@@ -276,7 +309,7 @@ static void attention_compare(uint32_t window, float softcap, bool with_sinks)
 	float *k, *v, *sinks;
 	uint32_t *table;
 	size_t n_cache = BLOCKS * KV_BLOCK * HEADS_KV * DIM;
-	rows_start(&t, N_ROWS, false);
+	rows_start(&t, N_ROWS, (struct vk_options){0});
 	struct rows q = shared_rows(t.b, N_ROWS, HEADS * DIM, &t.x);
 	struct rows out = shared_rows(t.b, N_ROWS, HEADS * DIM, &t.out);
 	kv.k = shared(t.b, n_cache * sizeof(float), &k);
@@ -503,7 +536,7 @@ static void quantised_attention(
 	uint8_t *k, *v;
 	float *input, *rotated, *result;
 	uint32_t *table;
-	rows_start(&t, N, false);
+	rows_start(&t, N, (struct vk_options){0});
 	struct rows qkv = shared_rows(t.b, N, n_q + 2 * width, &input);
 	struct rows q = shared_rows(t.b, N, n_q, &rotated), out = shared_rows(t.b, N, n_q, &result);
 	kv.k = shared(t.b, kv_bytes(k_type, N_CACHE * dim), &k);

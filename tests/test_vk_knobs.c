@@ -5,6 +5,7 @@
 
 #include "check_side.h"
 #include "knobs.h"
+#include "matrices.h"
 #include "parts.h"
 #include "support.h"
 #include "vk/knob_defaults.h"
@@ -87,6 +88,21 @@ Test(vk_knobs, nor_in_shared_memory)
 	cr_expect_geq(try_all(vk, cpu, KERNEL_matmul, "matmul q4_0 150 x"), n_tiles * 2 * 3);
 	cr_expect_geq(
 		try_all(vk, cpu, KERNEL_expert_matmul, "expert_matmul f32 33 x"), n_tiles * 2);
+	vk->ops->close(vk);
+	cpu->ops->close(cpu);
+}
+
+/* Nor of matrices: each is summed alone, whoever holds it. */
+Test(vk_knobs, nor_of_matrices)
+{
+	struct backend *vk, *cpu;
+	struct lap_error err;
+	need_matrices();
+	cr_assert_eq(
+		vk_open(&(struct vk_options){.coopmat = true}, &vk, &err), LAP_OK, "%s", err.text);
+	cr_assert_eq(cpu_open(&cpu, &err), LAP_OK, "%s", err.text);
+	cr_expect_geq(try_all(vk, cpu, KERNEL_matmul, "matmul q4_0 150 x"), 3 * 2 * 2 * 3);
+	cr_expect_geq(try_all(vk, cpu, KERNEL_expert_matmul, "expert_matmul f16 33 x"), 3 * 2 * 2);
 	vk->ops->close(vk);
 	cpu->ops->close(cpu);
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check_matrices.h"
 #include "check_side.h"
 #include "command.h"
 #include "session.h"
@@ -282,7 +283,7 @@ Test(vk_tune, files_that_are_not_used)
 
 /* ---- a feature that is wrong ----------------------------------------------------------------- */
 
-static bool shuffles_fail;
+static enum feature wrong = N_FEATURES; /* N_FEATURES: none is */
 
 enum lap_status __real_check_run(struct backend *b, struct backend *cpu, uint32_t i,
 	uint32_t n_runs, struct check_result *result, struct lap_error *err);
@@ -293,7 +294,7 @@ enum lap_status __wrap_check_run(struct backend *b, struct backend *cpu, uint32_
 	uint32_t n_runs, struct check_result *result, struct lap_error *err)
 {
 	enum lap_status status = __real_check_run(b, cpu, i, n_runs, result, err);
-	if (!status && shuffles_fail && !tuning_is_off(b->tuning, FEATURE_SHUFFLE)) {
+	if (!status && wrong < N_FEATURES && !tuning_is_off(b->tuning, wrong)) {
 		result->passed = false;
 		snprintf(result->reason, sizeof result->reason, "output 0: NMSE 0.5");
 	}
@@ -310,9 +311,9 @@ static char *validate(int expected, const char *option)
 	struct text text = {0};
 	cr_assert_eq(options_parse(option ? 5 : 4, argv, &o, &err), LAP_OK, "%s", err.text);
 	cr_assert_not_null(freopen(path, "w", stdout));
-	shuffles_fail = true;
+	wrong = FEATURE_SHUFFLE;
 	cr_expect_eq(command_validate(&o), expected);
-	shuffles_fail = false;
+	wrong = N_FEATURES;
 	fflush(stdout);
 	cr_assert_eq(file_read(path, &text, &err), LAP_OK, "%s", err.text);
 	options_release(&o);
@@ -354,6 +355,43 @@ Test(vk_tune, the_command_switches_off)
 	}
 	text = validate(LAP_INVALID, "--no-remember"); /* all is tried again */
 	free(text);
+}
+
+static void count_warnings(void *user, enum lap_log_level level, const char *text)
+{
+	if (level == LAP_LOG_WARNING && strstr(text, "matrix units"))
+		++*(uint32_t *)user;
+}
+
+/* A device as if it had matrices, by what the test says of them; whether they are used after the check. */
+static bool matrices_remain(bool are_wrong, uint32_t *n_warnings)
+{
+	const struct log log = {count_warnings, n_warnings};
+	struct backend *b;
+	struct lap_error err;
+	cr_assert_eq(vk_open(&(struct vk_options){0}, &b, &err), LAP_OK, "%s", err.text);
+	b->has_matrices = true;
+	wrong = are_wrong ? FEATURE_COOPMAT : N_FEATURES;
+	cr_assert_eq(check_matrices(b, &log, &err), LAP_OK, "%s", err.text);
+	wrong = N_FEATURES;
+	const bool remain = !tuning_is_off(b->tuning, FEATURE_COOPMAT);
+	b->ops->close(b);
+	return remain;
+}
+
+/* Products on matrix units are checked before they are used, and left out for good where they are wrong. */
+Test(vk_tune, wrong_matrices_are_left_out)
+{
+	uint32_t n_warnings = 0;
+	cr_assert_eq(setenv("XDG_CACHE_HOME", scratch_path("matrices"), 1), 0);
+	cr_expect(matrices_remain(false, &n_warnings));
+	cr_expect_eq(n_warnings, 0);
+	cr_expect(!matrices_remain(true, &n_warnings));
+	cr_expect(!matrices_remain(false, &n_warnings), "it is written down");
+	cr_expect_eq(n_warnings, 1);
+	struct result r = run("devices");
+	cr_expect(strstr(r.out, "   without    coopmat, which"), "%s", r.out);
+	release(&r);
 }
 
 Test(vk_tune, mistakes)

@@ -1,5 +1,6 @@
 /* F16: rows of any length, so a row may begin inside a word and the last unit may be a tail. */
 #define WEIGHT_HAS_TAIL
+#define WEIGHT_IS_HALF
 
 void weight_decode(uint row_byte, uint unit, out vec4 w[8])
 {

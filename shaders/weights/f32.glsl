@@ -1,5 +1,6 @@
 /* F32: rows of any length, so the last unit may be a tail. */
 #define WEIGHT_HAS_TAIL
+#define WEIGHT_IS_WIDE /* beyond halves */
 
 void weight_decode(uint row_byte, uint unit, out vec4 w[8])
 {

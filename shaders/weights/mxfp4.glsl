@@ -2,6 +2,8 @@
  * weights j (low) and j + 16 (high).  A block begins at any byte. */
 #include "codebooks.h"
 
+#define WEIGHT_IS_WIDE /* beyond halves */
+
 /* Multiples of 2^-149 below 2^-126, from the integer: a driver may flush subnormal floats to zero. */
 vec4 tiny_values(ivec4 doubled, uint exponent)
 {

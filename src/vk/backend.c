@@ -14,6 +14,7 @@
 #include "pipeline.h"
 #include "record.h"
 #include "run.h"
+#include "spirv.h"
 #include "staging.h"
 #include "tuned.h"
 
@@ -111,6 +112,36 @@ static enum lap_status choose(struct vk *v, const char *wanted, struct lap_error
 	return status;
 }
 
+/* Whether kernels with LP_COOPMAT are used: LAPILLI_COOPMAT=1 wants them where they are not worth it, =0 never. */
+static bool choose_matrices(struct vk *v, bool wanted)
+{
+	const char *value = getenv("LAPILLI_COOPMAT");
+	const bool likes =
+		value && value[0] ? is_set("LAPILLI_COOPMAT") : device_likes_matrices(&v->info);
+	return (wanted || likes) && spirv_find(KERNEL_matmul, WEIGHT_f16, "coopmat") &&
+		coop_find(v->instance.handle, v->physical, &v->info, &v->coop_shape);
+}
+
+/* Those of the device among the extensions that are used; returns how many. */
+static uint32_t list_extensions(const struct vk *v, const char *names[4])
+{
+	const struct {
+		const char *name;
+		bool wanted;
+	} all[] = {
+		{EXTENSION_INTEGER_DOT, true},
+		{EXTENSION_COOPERATIVE_MATRIX, v->coopmat},
+		{EXTENSION_SUBGROUP_SIZE, v->coopmat && v->coop_shape.lanes_asked},
+		/* A device that is not quite Vulkan says so with it, and wants it enabled. */
+		{"VK_KHR_portability_subset", true},
+	};
+	uint32_t n = 0;
+	for (size_t i = 0; i < ARRAY_COUNT(all); i++)
+		if (all[i].wanted && device_has_extension(v->physical, all[i].name))
+			names[n++] = all[i].name;
+	return n;
+}
+
 static enum lap_status create_device(struct vk *v, struct lap_error *err)
 {
 	VkPhysicalDeviceProperties properties;
@@ -121,13 +152,17 @@ static enum lap_status create_device(struct vk *v, struct lap_error *err)
 	VkPhysicalDeviceShaderIntegerDotProductFeatures dot = {
 		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_INTEGER_DOT_PRODUCT_FEATURES,
 		.shaderIntegerDotProduct = VK_TRUE};
-	/* A device that is not quite Vulkan says so with the second extension, and wants it enabled. */
-	const char *const wanted[] = {EXTENSION_INTEGER_DOT, "VK_KHR_portability_subset"};
-	const char *names[ARRAY_COUNT(wanted)];
-	uint32_t n_names = 0;
-	for (size_t i = 0; i < ARRAY_COUNT(wanted); i++)
-		if (device_has_extension(v->physical, wanted[i]))
-			names[n_names++] = wanted[i];
+	void *features = v->info.integer_dot ? &dot : NULL;
+	VkPhysicalDeviceSubgroupSizeControlFeatures sizes = {
+		.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES,
+		.pNext = features,
+		.subgroupSizeControl = VK_TRUE,
+		.computeFullSubgroups = VK_TRUE};
+	struct coop_features coop = coop_wanted;
+	coop.next = v->coop_shape.lanes_asked ? &sizes : features;
+	features = v->coopmat ? &coop : features;
+	const char *names[4];
+	const uint32_t n_names = list_extensions(v, names);
 	enum lap_status status = VK_CREATE(
 		vkCreateDevice(v->physical,
 			&(VkDeviceCreateInfo){
@@ -136,8 +171,12 @@ static enum lap_status create_device(struct vk *v, struct lap_error *err)
 					&(VkPhysicalDeviceVulkan12Features){
 						.sType =
 							VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
-						.pNext = v->info.integer_dot ? &dot : NULL,
+						.pNext = features,
 						.timelineSemaphore = VK_TRUE,
+						.shaderFloat16 = v->coopmat,
+						.vulkanMemoryModel = v->coopmat,
+						/* Atomics of all kernels have it. */
+						.vulkanMemoryModelDeviceScope = v->coopmat,
 					},
 				.queueCreateInfoCount = 1,
 				.pQueueCreateInfos =
@@ -206,8 +245,10 @@ static enum lap_status open_all(
 	enum lap_status status = instance_open(&v->instance, validation, v->log, err);
 	if (!status)
 		status = choose(v, options->device, err);
-	if (!status)
-		status = create_device(v, err);
+	if (status)
+		return status;
+	v->coopmat = v->base.has_matrices = choose_matrices(v, options->coopmat);
+	status = create_device(v, err);
 	if (!status)
 		status = queue_open(v, err);
 	if (!status)

@@ -7,14 +7,9 @@
 
 #include "alloc.h"
 #include "choose.h"
-
-/* Names that the headers of the oldest supported system do not have. */
-#define EXTENSION_COOPERATIVE_MATRIX "VK_KHR_cooperative_matrix"
-#define EXTENSION_SUBGROUP_SIZE      "VK_EXT_subgroup_size_control"
+#include "coopmat.h"
 
 #define MAX_QUEUE_FAMILIES 64 /* looked at; devices have up to a dozen */
-
-#define VENDOR_AMD 0x1002
 
 bool device_has_extension(VkPhysicalDevice physical, const char *name)
 {

@@ -8,6 +8,9 @@
 
 #define EXTENSION_INTEGER_DOT "VK_KHR_shader_integer_dot_product"
 
+#define VENDOR_AMD   0x1002
+#define VENDOR_INTEL 0x8086
+
 /* Every physical device of the instance and what matters about it; both arrays are n long, released
  * with free().  Devices that cannot be used are in it, with the reason in .refused. */
 enum lap_status instance_devices(struct instance *instance, VkPhysicalDevice **handles,

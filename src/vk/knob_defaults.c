@@ -4,6 +4,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "device.h"
+
 #define LARGE_GPU (1u << LAP_DEVICE_DISCRETE | 1u << LAP_DEVICE_VIRTUAL)
 #define SMALL_GPU (1u << LAP_DEVICE_INTEGRATED | 1u << LAP_DEVICE_OTHER)
 
@@ -51,6 +53,14 @@ static bool driver_is(const struct lap_device *d, const char *name)
 bool device_likes_texels(const struct lap_device *device)
 {
 	return driver_is(device, "llvmpipe") || driver_is(device, "Qualcomm");
+}
+
+bool device_likes_matrices(const struct lap_device *device)
+{
+	const bool is_gpu =
+		device->type == LAP_DEVICE_DISCRETE || device->type == LAP_DEVICE_INTEGRATED;
+	return is_gpu && !(device->vendor_id == VENDOR_INTEL && device->subgroup_min < 16) &&
+		!(device->vendor_id == VENDOR_AMD && driver_is(device, "AMD "));
 }
 
 bool device_keeps_halves(const struct lap_device *device)

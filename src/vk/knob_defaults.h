@@ -16,6 +16,11 @@ void knobs_resolve(const struct lap_device *device, struct tuning *tuning, const
  * the time; Adreno, whose storage buffers bypass a cache (ncnn #1694; not measured here). */
 bool device_likes_texels(const struct lap_device *device);
 
+/* Matrix units are worth using, and are there where the driver has the extension.  Not on CPUs; not on Intel before
+ * Xe2, whose subgroups have 8 lanes or more (slower: llama.cpp #10597, #12690); nor with AMD's own drivers, which
+ * report them for devices without. */
+bool device_likes_matrices(const struct lap_device *device);
+
 /* unpackHalf2x16 is known to keep subnormal halves; the kernel checks have some. */
 bool device_keeps_halves(const struct lap_device *device);
 

@@ -10,10 +10,12 @@
 
 #include "cache.h"
 #include "alloc.h"
+#include "coop.h"
 #include "knob_defaults.h"
 #include "spirv.h"
 
-#define MAX_THREADS 16
+#define MAX_THREADS   16
+#define MAX_CONSTANTS (6 + MAX_KNOBS)
 
 struct pipeline {
 	struct pipeline_key key;
@@ -34,7 +36,7 @@ static uint32_t key_knob(struct pipeline_key *key, const char *name)
 static bool uses(const struct vk *v, enum feature f)
 {
 	const bool has[N_FEATURES] = {
-		v->subgroup, v->texels, v->shuffle, v->shuffle, v->shared, v->dot};
+		v->subgroup, v->texels, v->shuffle, v->shuffle, v->shared, v->dot, v->coopmat};
 	return has[f] && !(v->base.tuning && tuning_is_off(v->base.tuning, f));
 }
 
@@ -224,20 +226,39 @@ void pipelines_close(struct vk *v)
 
 /* ---- creating -------------------------------------------------------------------------------- */
 
-/* The constants of the knobs behind the first n; returns how many there are then. */
-static uint32_t add_knobs(const struct pipeline_key *key, uint32_t *constants,
-	VkSpecializationMapEntry *entries, uint32_t n)
+/* Specialization constants: see common.glsl, shaders/knobs.def, shaders/coop.h. */
+struct constants {
+	uint32_t n, values[MAX_CONSTANTS];
+	VkSpecializationMapEntry entries[MAX_CONSTANTS];
+};
+
+static void constant_add(struct constants *c, uint32_t id, uint32_t value)
 {
+	const uint32_t at = c->n * (uint32_t)sizeof *c->values;
+	assert(c->n < MAX_CONSTANTS);
+	c->entries[c->n] = (VkSpecializationMapEntry){id, at, sizeof *c->values};
+	c->values[c->n++] = value;
+}
+
+/* The key's, those of its knobs, and of matrices (NULL: none). */
+static struct constants list_constants(
+	const struct pipeline_key *key, const struct coop_shape *shape)
+{
+	struct constants c = {0};
 	uint32_t n_knobs;
 	const struct knob *list = kernel_knobs(key->kernel, &n_knobs);
-	for (uint32_t i = 0; i < n_knobs; i++) {
-		if (list[i].id == 0 || !key->knobs[i]) /* is in outputs_per_group; is none */
-			continue;
-		entries[n] = (VkSpecializationMapEntry){
-			list[i].id, n * (uint32_t)sizeof *constants, sizeof *constants};
-		constants[n++] = key->knobs[i];
+	constant_add(&c, 0, key->outputs_per_group);
+	constant_add(&c, 1, key->constant);
+	for (uint32_t i = 0; i < n_knobs; i++)
+		if (list[i].id && key->knobs[i]) /* else it is in outputs_per_group, or none */
+			constant_add(&c, list[i].id, key->knobs[i]);
+	if (shape) {
+		constant_add(&c, COOP_M_ID, shape->m);
+		constant_add(&c, COOP_N_ID, shape->n);
+		constant_add(&c, COOP_K_ID, shape->k);
+		constant_add(&c, COOP_LANES_ID, shape->lanes);
 	}
-	return n;
+	return c;
 }
 
 static enum lap_status pipeline_create(
@@ -259,12 +280,12 @@ static enum lap_status pipeline_create(
 			&shader);
 	if (status)
 		return status;
-	uint32_t constants[2 + MAX_KNOBS] = {key->outputs_per_group, key->constant};
-	VkSpecializationMapEntry entries[2 + MAX_KNOBS] = {
-		{0, 0, sizeof constants[0]},
-		{1, sizeof constants[0], sizeof constants[1]},
-	};
-	const uint32_t n_constants = add_knobs(key, constants, entries, 2);
+	const bool on_matrices = spirv_defines(key->kernel, key->variant, "LP_COOPMAT");
+	const struct constants constants = list_constants(key, on_matrices ? &v->coop_shape : NULL);
+	const VkPipelineShaderStageRequiredSubgroupSizeCreateInfo lanes = {
+		.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO,
+		.requiredSubgroupSize = v->coop_shape.lanes};
+	const bool asks = on_matrices && v->coop_shape.lanes_asked;
 	VkResult result = v->fn.vkCreateComputePipelines(v->device, v->cache, 1,
 		&(VkComputePipelineCreateInfo){
 			.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
@@ -272,15 +293,19 @@ static enum lap_status pipeline_create(
 				{
 					.sType =
 						VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO,
+					.pNext = asks ? &lanes : NULL,
+					.flags = asks
+						? VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT
+						: 0,
 					.stage = VK_SHADER_STAGE_COMPUTE_BIT,
 					.module = shader,
 					.pName = "main",
 					.pSpecializationInfo =
 						&(VkSpecializationInfo){
-							.mapEntryCount = n_constants,
-							.pMapEntries = entries,
-							.dataSize = sizeof constants,
-							.pData = constants,
+							.mapEntryCount = constants.n,
+							.pMapEntries = constants.entries,
+							.dataSize = sizeof constants.values,
+							.pData = constants.values,
 						},
 				},
 			.layout = v->layout,

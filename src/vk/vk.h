@@ -9,6 +9,7 @@
 #include <pthread.h>
 
 #include "backend.h"
+#include "coopmat.h"
 #include "instance.h"
 
 struct block;    /* memory.h */
@@ -38,10 +39,12 @@ struct vk {
 	VkPhysicalDeviceLimits limits;
 	VkPhysicalDeviceMemoryProperties memory_properties;
 	uint32_t queue_family, timestamp_bits;
-	bool subgroup;     /* use the "subgroup" variants of kernels ... */
-	bool texels;       /* ... and, before them, the "texels" variants ... */
-	bool shuffle;      /* ... and, before those, the "shuffle" variants */
-	bool shared;       /* use the "shared" variants, whatever there is else */
+	bool subgroup; /* use the "subgroup" variants of kernels ... */
+	bool texels;   /* ... and, before them, the "texels" variants ... */
+	bool shuffle;  /* ... and, before those, the "shuffle" variants */
+	bool shared;   /* use the "shared" variants, whatever there is else ... */
+	bool coopmat;  /* ... and, before them, the "coopmat" variants, with these matrices */
+	struct coop_shape coop_shape;
 	bool dot;          /* products of packed bytes are an instruction: the "dot" variants */
 	bool keeps_halves; /* unpackHalf2x16 does not flush subnormal halves */
 	bool pipeline_cache_file, tuning_file;
