@@ -104,8 +104,14 @@ enum lap_status side_check(struct backend *b, struct backend *cpu, const struct 
 	enum weight weight, uint64_t random, uint32_t n_runs, const uint32_t *knobs,
 	struct check_result *result, struct lap_error *err);
 
+/* Case i of check.h's numbering, 0 <= i < check_n_cases(), and its format of weights: check_cases.c. */
+const struct check_case *case_find(uint32_t i, enum weight *weight);
+
 /* n_in in whole blocks. */
 uint32_t case_columns(const struct check_case *c, enum weight weight);
+
+/* Positions up to the last of these rows: n_kv of a step. */
+uint32_t case_positions(const struct step_row *rows, uint32_t n_rows);
 
 uint32_t side_random_u32(struct side *s);
 float side_random_float(struct side *s, float size); /* -size to size */
@@ -155,7 +161,9 @@ void build_moe_tiles(struct side *s, const struct step_row *rows);
 void build_expert_matmul(struct side *s, const struct step_row *rows);
 void build_expert_sum(struct side *s, const struct step_row *rows);
 
-/* check_beams.c */
+/* Builders of what follows the logits: check_tail.c, check_beams.c. */
+void build_sample(struct side *s, const struct step_row *rows);
+void build_control(struct side *s, const struct step_row *rows);
 void build_beam_select(struct side *s, const struct step_row *rows);
 
 /* Builders of the kernels of recurrent layers: check_state.c. */
