@@ -112,6 +112,9 @@ bool coop_find(VkInstance instance, VkPhysicalDevice physical, const struct lap_
 	if (!device->cooperative_matrix || device->max_shared_bytes < SHARED_BYTES ||
 		!has_features(physical))
 		return false;
+	/* lavapipe (26.1) names 8 x 8 x 8 whatever its subgroups are, and crashes on them where those are not of 8. */
+	if (device->type == LAP_DEVICE_CPU && shape->lanes != 8)
+		return false;
 	shape->lanes_asked = asks_for_lanes(physical);
 	if (shape->lanes_asked || device->subgroup_min == device->subgroup_max)
 		find_largest(instance, physical, shape);
