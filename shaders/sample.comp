@@ -163,13 +163,12 @@ uint biased(uint bits, uint token, uint seq)
 	return bits;
 }
 
-/* The logit with penalties and, where there are `wishes`, bias, bans and mask; `error` is set where there
- * is none. */
-uint adjusted(uint bits, uint token, uint seq, bool wishes, inout bool error)
+/* The logit with penalties, bias, bans and mask; `error` is set where there is none. */
+uint adjusted(uint bits, uint token, uint seq, inout bool error)
 {
 	bits = penalise(bits, token);
 	error = error || is_no_logit(bits);
-	if (!wishes)
+	if (!any_wishes)
 		return bits;
 	if (n_bias + n_banned != 0 &&
 		(special[token / 32 % SPECIAL_WORDS] >> token % 32 & 1u) != 0) {
@@ -441,35 +440,40 @@ struct best {
 	bool error;
 };
 
-/* An adjusted logit, if there is such a token. */
-uint adjust(uint bits, uint id, uint seq, bool wishes, inout best mine)
+void note_best(uint bits, uint id, inout best mine)
 {
-	if (id >= args.n_vocab)
-		return bits;
-	bits = adjusted(bits, id, seq, wishes, mine.error);
 	uint key = ordered_key(bits);
 	if (key > mine.key) {
 		mine.key = key;
 		mine.id = id;
 	}
-	return bits;
 }
 
-/* Four adjusted logits to scratch. */
-void adjust_quad(uint quad, uint seq, inout best mine)
+/* Four logits to scratch, to which nothing is to be done. */
+void take_quad(uint quad, inout best mine)
 {
 	uvec4 bits = logits[row_base + quad];
 	UNROLL for (uint c = 0; c < 4; c++)
-		bits[c] = adjust(bits[c], quad * 4 + c, seq, false, mine);
+		if (quad * 4 + c < args.n_vocab) {
+			bits[c] = tidy(bits[c]);
+			mine.error = mine.error || is_no_logit(bits[c]);
+			note_best(bits[c], quad * 4 + c, mine);
+		}
 	penalised[row_base + quad] = bits;
 }
 
-/* The same with wishes, which are rare and much code: once instead of four times. */
-void adjust_quad_wished(uint quad, uint seq, inout best mine)
+/* Four adjusted logits: much code, so once instead of four times. */
+void adjust_quad(uint quad, uint seq, inout best mine)
 {
 	uvec4 bits = logits[row_base + quad];
-	[[dont_unroll]] for (uint c = 0; c < 4; c++)
-		bits = uvec4(bits.yzw, adjust(bits.x, quad * 4 + c, seq, true, mine));
+	[[dont_unroll]] for (uint c = 0; c < 4; c++) {
+		uint id = quad * 4 + c, logit = bits.x;
+		if (id < args.n_vocab) {
+			logit = adjusted(logit, id, seq, mine.error);
+			note_best(logit, id, mine);
+		}
+		bits = uvec4(bits.yzw, logit);
+	}
 	penalised[row_base + quad] = bits;
 }
 
@@ -484,11 +488,12 @@ void find_best(uint seq)
 	group_barrier();
 	best mine = best(0, 0, false);
 	/* Two loops: lavapipe goes through the code of every branch, but not of a loop without turns. */
-	uint n_quads = (args.n_vocab + 3) / 4, n_plain = any_wishes ? 0 : n_quads;
+	uint n_quads = (args.n_vocab + 3) / 4;
+	uint n_plain = any_wishes || has_penalties ? 0 : n_quads;
 	for (uint quad = lane; quad < n_plain; quad += LANES)
-		adjust_quad(quad, seq, mine);
+		take_quad(quad, mine);
 	for (uint quad = n_plain + lane; quad < n_quads; quad += LANES)
-		adjust_quad_wished(quad, seq, mine);
+		adjust_quad(quad, seq, mine);
 	if (mine.error)
 		atomicOr(any_error, 1);
 	atomicMax(best_key, mine.key);
@@ -660,7 +665,7 @@ void main()
 		/* Another lane may have written it to `penalised`. */
 		bool error = false;
 		uint logit = adjusted(
-			logits[row_base + token / 4][token % 4], token, seq, any_wishes, error);
+			logits[row_base + token / 4][token % 4], token, seq, error);
 		results[row] = sample_result(
 			token, distance_of(logit, inv_temperature) - log_total, 0, 0);
 	}
