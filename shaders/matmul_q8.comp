@@ -9,6 +9,7 @@ layout(std430, set = 0, binding = 3) readonly buffer bias_buffer { float bias[];
 layout(std430, set = 0, binding = 4) readonly buffer residual_buffer { float residual[]; };
 
 #include "product_q8.glsl"
+#include "epilogue.glsl"
 
 #define ROWS    8 /* rows/group in kernels.def */
 #define OUTPUTS 4 /* components of a vec4 */
@@ -34,16 +35,6 @@ void sum_units(uint first, out vec4 sums[ROWS])
 	}
 }
 
-void store(uint out_row, uint row, float sum)
-{
-	if (args.has_bias != 0)
-		sum += bias[out_row];
-	sum *= args.scale;
-	if (args.has_residual != 0)
-		sum += residual[row * args.stride_residual + out_row];
-	result[row * args.stride_out + out_row] = softcapped(sum, args.softcap);
-}
-
 void main()
 {
 	uint group_first = flat_group() * OUTPUTS_PER_GROUP;
@@ -55,7 +46,7 @@ void main()
 		sum_units(first, sums);
 		[[dont_unroll]] for (uint row = first_row; row < end_row; row++) {
 			[[dont_unroll]] for (uint i = first; i < min(first + 32 * OUTPUTS, end); i += 32) {
-				store(i, row, sums[0].x);
+				finish(i, row, sums[0].x);
 				sums[0] = sums[0].yzwx;
 			}
 			[[unroll]] for (uint t = 0; t + 1 < ROWS; t++)

@@ -3,14 +3,13 @@
 
 #include <stdio.h>
 
-#include "check.h"
+#include "check_side.h"
 
 /* One format whose numbers are halves, and one with scales. */
-static bool is_tried(uint32_t i)
+static bool is_tried(const struct check_case *c, enum weight weight)
 {
-	const enum kernel kernel = check_case_kernel(i);
-	const enum weight weight = check_case_weight(i);
-	return check_case_small(i) && (kernel == KERNEL_matmul || kernel == KERNEL_expert_matmul) &&
+	return c->flags & SMALL &&
+		(c->kernel == KERNEL_matmul || c->kernel == KERNEL_expert_matmul) &&
 		(weight == WEIGHT_f16 || weight == WEIGHT_q8_0);
 }
 
@@ -20,11 +19,13 @@ static enum lap_status find_wrong(struct backend *b, char *why, size_t n_why, st
 	struct backend *cpu;
 	why[0] = '\0';
 	enum lap_status status = cpu_open(&cpu, err);
-	for (uint32_t i = 0; i < check_n_cases() && !status && !why[0]; i++) {
+	const uint32_t n = check_n_cases();
+	for (uint32_t i = 0; i < n && !status && !why[0]; i++) {
 		struct check_result result;
 		struct lap_error fault;
+		enum weight weight;
 		char name[96];
-		if (!is_tried(i))
+		if (!is_tried(case_find(i, &weight), weight))
 			continue;
 		check_case_name(i, name, sizeof name);
 		const enum lap_status ran = check_run(b, cpu, i, 1, &result, &fault);

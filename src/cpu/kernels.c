@@ -7,7 +7,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "parts.h"
 #include "products.h"
 
 #define ROW_TILE 64 /* rows of the step that share a decoded piece */
@@ -179,11 +178,11 @@ void cpu_matmul_sum(const struct op *op, const struct step_header *step)
 	const float *bias = a->has_bias ? cpu_pointer(&op->buffers[2]) : NULL;
 	const float *residual = a->has_residual ? cpu_pointer(&op->buffers[3]) : NULL;
 	const size_t part_size = (size_t)a->n_rows * a->stride_x;
-	const u32 n_units = (a->n_in + 31) / 32;
+	const u32 n_parts = matmul_parts(a->n_in);
 	for (size_t row = 0; row < step->n_rows; row++)
 		for (u32 o = 0; o < a->n_out; o++) {
 			double sum = 0;
-			for (u32 part = 0; part < N_PARTS(n_units); part++)
+			for (u32 part = 0; part < n_parts; part++)
 				sum += (double)sums[part * part_size + row * a->stride_x + o];
 			out[row * a->stride_out + o] = finish(a, sum, bias, residual, row, o);
 		}
