@@ -12,9 +12,11 @@
 
 static float bits_to_float(uint32_t bits)
 {
-	float f;
-	memcpy(&f, &bits, sizeof f);
-	return f;
+	const union {
+		uint32_t bits;
+		float f;
+	} number = {bits};
+	return number.f;
 }
 
 float half_to_float(uint16_t h)
