@@ -53,6 +53,9 @@ typedef float f32;
 /* ... and of all kernels with weights: unpackHalf2x16 of this driver keeps subnormal halves; set by the
  * backend */
 #define HALVES_KEPT 2
+/* ... and of matmul_sum and products but those of experts: has_bias; softcap is not 0 */
+#define PRODUCT_BIAS    4
+#define PRODUCT_SOFTCAP 8
 /* ... and of matvec: 1 + the activation of a gated product, 0 where it is none ... */
 #define GATED_SHIFT 4
 #define GATED_MASK  3

@@ -224,13 +224,16 @@ vec4 signed_bytes_times(uint word, float d)
 	return vec4(ivec4(uvec4(word << 24, word << 16, word << 8, word) & 0xFF000000u)) * (d / 0x1000000);
 }
 
-/* (bytes - less) * d, for bytes below 128.  With LP_SHUFFLE they stay where they stand in the word, numbers that are
- * as much larger, which saves the shifts; GPUs turn any byte into a float. */
+/* (bytes - less) * d, for bytes below 128 and a whole number.  With LP_SHUFFLE they stay where they stand in the
+ * word, numbers that are as much larger, which saves the shifts; as the last bits of 2^23 the lower three are floats
+ * without a conversion.  GPUs turn any byte into a float. */
 #ifdef LP_SHUFFLE
 vec4 bytes_times(uint word, float less, float d)
 {
 	const vec4 one = vec4(1, 0x100, 0x10000, 0x1000000);
-	return (vec4(ivec4(word) & ivec4(0xFF, 0xFF00, 0xFF0000, 0x7F000000)) - less * one) * (d / one);
+	const vec4 base = vec4(0x800000, 0x800000, 0x800000, 0);
+	vec3 lower = uintBitsToFloat(word & uvec3(0xFF, 0xFF00, 0x7F0000) | floatBitsToUint(base.xyz));
+	return (vec4(lower, float(int(word & 0x7F000000u))) - (base + less * one)) * (d / one);
 }
 #else
 vec4 bytes_times(uint word, float less, float d)

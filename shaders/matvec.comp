@@ -6,8 +6,8 @@ layout(std430, set = 0, binding = 3) readonly buffer bias_buffer { float bias[];
 layout(std430, set = 0, binding = 4) readonly buffer residual_buffer { float residual[]; };
 
 #define COLUMNS (SPEC >> COLUMNS_SHIFT & 15u)
-#define GATED   (SPEC >> GATED_SHIFT & GATED_MASK)
 
+#include "epilogue.glsl"
 #include "matvec.glsl"
 
 uint x_begin(uint x_row)
@@ -17,12 +17,7 @@ uint x_begin(uint x_row)
 
 void store(uint out_row, uint x_row, float sum)
 {
-	if (args.has_bias != 0)
-		sum += bias[out_row];
-	sum *= args.scale;
-	if (args.has_residual != 0)
-		sum += residual[x_row * args.stride_residual + out_row];
-	result[x_row * args.stride_out + out_row] = softcapped(sum, args.softcap);
+	finish(out_row, x_row, sum);
 }
 
 void main()

@@ -271,6 +271,11 @@ static struct matmul_args product_args(
 	};
 }
 
+static uint32_t product_constant(const struct matmul_args *args)
+{
+	return (args->has_bias ? PRODUCT_BIAS : 0) | (args->softcap != 0 ? PRODUCT_SOFTCAP : 0);
+}
+
 /* Bias and residual of outputs `first` to first + n - 1; another view where there is none. */
 static void bind_epilogue(struct view buffers[2], const struct epilogue *e, uint32_t first,
 	uint32_t n, uint32_t max_rows, struct view other)
@@ -315,6 +320,7 @@ void plan_matmul(
 			.label = w->name,
 		};
 		op.args.matmul.row_bytes = row_bytes(w);
+		op.constant |= product_constant(&op.args.matmul);
 		op.buffers[0] = columns(out, first, n, p->max_rows);
 		op.buffers[1] = w->chunks[i];
 		op.buffers[2] = x.view;
@@ -335,6 +341,7 @@ static struct op sum_op(struct matmul_args args, uint32_t stride)
 		.n_outputs = args.n_out,
 		.rule = SIZE_ROWS,
 		.factor = 1,
+		.constant = product_constant(&args),
 		.args.matmul_sum = args,
 	};
 }
@@ -366,6 +373,7 @@ void op_split(const struct op *op, uint32_t split, uint32_t tile_outputs, struct
 	out[0].args.matmul.has_bias = out[0].args.matmul.has_residual = 0;
 	out[0].args.matmul.scale = 1;
 	out[0].args.matmul.softcap = 0;
+	out[0].constant &= ~product_constant(&op->args.matmul);
 	out[1] = sum_op(op->args.matmul, stride);
 	out[1].buffers[0] = op->buffers[0];
 	out[1].buffers[1] = op->parts;
