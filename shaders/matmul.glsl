@@ -25,16 +25,15 @@ layout(local_size_x = 32) in;
 
 #define MAX_TILE_ROWS TILE_ROWS
 #include "tile.glsl"
+#include "touch.glsl"
 
 uint lane = gl_LocalInvocationID.x;
 
-/* A unit of this lane's weights, the first of which is row `first` of the matrix that begins at first_row of
- * the weights; rows beyond the last repeat it. */
-void decode(uint first_row, uint first, uint unit, out vec4 w[TILE][8])
+/* A unit of this lane's weights, whose rows begin at these bytes. */
+void decode(uint rows[TILE], uint unit, out vec4 w[TILE][8])
 {
 	[[unroll]] for (uint i = 0; i < TILE; i++) {
-		uint row = first_row + min(first + 32 * i, args.n_out - 1);
-		weight_decode(row * args.row_bytes, unit, w[i]);
+		weight_decode(rows[i], unit, w[i]);
 #ifdef WEIGHT_HAS_TAIL
 		unit_mask(w[i], unit, args.n_in);
 #endif
@@ -76,10 +75,13 @@ void matmul(uint first_row, uint n_rows)
 	if (first < last) do {
 		[[unroll]] for (uint i = 0; i < TILE_ROWS; i++)
 			t.sums[i] = vec4(0);
-		uint unit = 0;
+		uint rows[TILE]; /* those beyond the last repeat it */
+		[[unroll]] for (uint i = 0; i < TILE; i++)
+			rows[i] = (first_row + min(first + 32 * i, args.n_out - 1)) * args.row_bytes;
+		uint unit = rows_touched(rows, 0, 1);
 		do {
 			vec4 w[TILE][8];
-			decode(first_row, first, unit, w);
+			decode(rows, unit, w);
 			tile_add(t, w, unit);
 			unit++;
 		} while (unit < n_units);

@@ -26,6 +26,7 @@
 #include "product.glsl"
 #endif
 #include "activation.glsl"
+#include "touch.glsl"
 
 #define TEAM_SIZE 16 /* without subgroups */
 
@@ -96,14 +97,17 @@ SUMS partial_sums(uint first_row, uint first, uint x_at)
 {
 	uint n_units = (args.n_in + UNIT - 1) / UNIT;
 	SUMS sums = SUMS(0);
-	uint unit = lane;
+	uint rows[TILE];
+	[[unroll]] for (uint r = 0; r < TILE; r++)
+		rows[r] = row_begin(first_row, first, 1, r);
+	uint unit = lane + rows_touched(rows, lane, n_lanes);
 	if (unit < n_units) do {
 		vec4 xs[8];
 		for (uint k = 0; k < 8; k++)
 			xs[k] = x_quad(x_at + unit * 8 + k);
 		[[unroll]] for (uint r = 0; r < TILE; r++) {
 			vec4 w[8];
-			weight_decode(row_begin(first_row, first, 1, r), unit, w);
+			weight_decode(rows[r], unit, w);
 #ifdef WEIGHT_HAS_TAIL
 			unit_mask(w, unit, args.n_in);
 #endif

@@ -8,10 +8,10 @@
 #include "tile.glsl"
 #define TILE_OUTPUTS (8 * TEAM_OUTPUTS) /* of a subgroup */
 
-void tile_decode(uint first_row, uint first, uint unit, out vec4 w[TILE][8])
+void tile_decode(uint rows[TILE], uint unit, out vec4 w[TILE][8])
 {
 	[[unroll]] for (uint i = 0; i < TILE; i++) {
-		weight_decode(row_begin(first_row, first, 8, i), unit, w[i]);
+		weight_decode(rows[i], unit, w[i]);
 #ifdef WEIGHT_HAS_TAIL
 		unit_mask(w[i], unit, args.n_in);
 #endif
@@ -25,14 +25,17 @@ void tile_sums(inout tile t, uint first_row, uint first)
 	SUMS sums[MAX_TILE_ROWS];
 	[[unroll]] for (uint i = 0; i < TILE_ROWS; i++)
 		sums[i] = SUMS(0);
-	uint part = 0;
+	uint rows[TILE];
+	[[unroll]] for (uint i = 0; i < TILE; i++)
+		rows[i] = row_begin(first_row, first, 8, i);
+	uint part = rows_touched(rows, 0, 1);
 	[[dont_unroll]] do {
 		[[unroll]] for (uint i = 0; i < TILE_ROWS; i++)
 			t.sums[i] = SUMS(0);
 		uint unit = part;
 		do {
 			vec4 w[TILE][8];
-			tile_decode(first_row, first, unit, w);
+			tile_decode(rows, unit, w);
 			tile_add(t, w, unit);
 			unit += n_lanes;
 		} while (unit < n_units);
