@@ -19,16 +19,24 @@ void main()
 	if (token < args.first_row || token - args.first_row >= args.n_weight_rows)
 		return;
 	uint n_units = (args.n_embd + UNIT - 1) / UNIT;
-	for (uint unit = gl_LocalInvocationID.x; unit < n_units; unit += 64) {
+	uint unit = gl_LocalInvocationID.x;
+	if (unit < n_units) do {
 		vec4 w[8];
 		weight_decode((token - args.first_row) * args.row_bytes, unit, w);
 		uint n = min(args.n_embd - unit * UNIT, UNIT), at = row * args.stride + unit * UNIT;
-		uint residual_at = row * args.stride_residual + unit * UNIT;
-		for (uint i = 0; i < n; i++) {
-			float value = args.scale * w[i / 4][i % 4];
+		uint residual_at = row * args.stride_residual + unit * UNIT, i = 0;
+		/* w moves up: with an index that is not constant lavapipe would compile a branch for each element. */
+		[[dont_unroll]] do {
+			float value = args.scale * w[0].x;
+			w[0] = w[0].yzwx;
+			if (i % 4 == 3)
+				[[unroll]] for (uint k = 0; k < 7; k++)
+					w[k] = w[k + 1];
 			if (args.has_residual != 0)
 				value += residual[residual_at + i];
 			x[at + i] = value;
-		}
-	}
+			i++;
+		} while (i < n);
+		unit += 64;
+	} while (unit < n_units);
 }
