@@ -104,6 +104,8 @@ enum kv_type {
  * turns of loops that lavapipe allows in the longest way through (tests/test_vk_sample.c) */
 #define SAMPLE_SMALL       1
 #define SAMPLE_SMALL_VOCAB 32768
+/* ... and: some sequence may want its best tokens */
+#define SAMPLE_TOPS 2
 
 /* ---- the step ---- */
 

@@ -40,6 +40,8 @@ layout(std430, set = 0, binding = 6) readonly buffer history_buffer { uint histo
 #define SELECT_TIE   3 /* lowest id first; tokens whose key is the threshold count 1 */
 #define SHIFT_NONE   32
 
+#define HAS_TOPS ((SPEC & SAMPLE_TOPS) != 0)
+
 /* The searches that may be wanted, one after the other. */
 #define STAGE_ALL   0 /* the mass of all tokens */
 #define STAGE_TOP_K 1
@@ -248,10 +250,15 @@ bool keeps(uint bits)
 
 /* ---- passes over the candidates ---- */
 
+uvec4 quad_ids(uint quad)
+{
+	return 4 * quad + uvec4(0, 1, 2, 3);
+}
+
 /* Four at a time, for one wait for memory a turn: candidates 4 * quad to 4 * quad + 3. */
 void load_quad(uint quad, out uvec4 id, out uvec4 bits)
 {
-	id = 4 * quad + uvec4(0, 1, 2, 3);
+	id = quad_ids(quad);
 	if (!listed) {
 		bits = penalised[row_base + quad];
 		return;
@@ -266,7 +273,7 @@ void load_quad(uint quad, out uvec4 id, out uvec4 bits)
 uint select_amount(uint what, uint id, uint bits, out uint key)
 {
 	key = ordered_key(bits);
-	if (what == SELECT_TIE) {
+	if (HAS_TOPS && what == SELECT_TIE) {
 		bool tie = key == threshold;
 		key = ~id;
 		return tie ? 1 : 0;
@@ -309,8 +316,7 @@ void list_candidates(uint least_key)
 	group_barrier();
 	bool fits = true;
 	for (uint quad = lane; quad * 4 < n_items && fits; quad += LANES) {
-		uvec4 id, bits;
-		load_quad(quad, id, bits);
+		uvec4 id = quad_ids(quad), bits = penalised[row_base + quad];
 		uint left = 0; /* bit c: candidate c is to be listed */
 		UNROLL for (uint c = 0; c < 4; c++)
 			left |= ordered_key(bits[c]) >= least_key && quad * 4 + c < n_items ? 1u << c : 0;
@@ -602,7 +608,7 @@ void main()
 	uint row = gl_WorkGroupID.z;
 	if (flat_group() != 0 || row >= step_head.n_rows || step_head.done != 0)
 		return;
-	uint seq = step_rows[row].seq, n_top = min(sequences[seq].n_top, args.n_top);
+	uint seq = step_rows[row].seq, n_top = HAS_TOPS ? min(sequences[seq].n_top, args.n_top) : 0;
 	lane = gl_LocalInvocationID.x;
 	row_base = row * args.stride / 4;
 	n_items = args.n_vocab;
@@ -638,7 +644,7 @@ void main()
 
 	/* One loop, for a function that is called in several places is compiled as often: seconds of it. */
 	u64 mass = u64(0), mass_all = u64(0);
-	[[dont_unroll]] for (uint stage = STAGE_ALL; stage < N_STAGES; stage++) {
+	[[dont_unroll]] for (uint stage = STAGE_ALL; stage < (HAS_TOPS ? N_STAGES : STAGE_BEST); stage++) {
 		uint what;
 		u64 goal, sum;
 		if (!stage_begin(stage, seq, n_top, mass, what, goal))
@@ -653,7 +659,7 @@ void main()
 			threshold = found;
 		if (stage == STAGE_DRAW)
 			token = ~found;
-		if (stage >= STAGE_BEST) {
+		if (HAS_TOPS && stage >= STAGE_BEST) {
 			threshold = max(threshold, ordered_key(FORBIDDEN));
 			top_take(stage == STAGE_TIES, found);
 		}
@@ -661,11 +667,8 @@ void main()
 	inv_temperature = sequences[seq].inv_temperature;
 	float total = float(mass_all.y) * 4294967296.0 + float(mass_all.x);
 	float log_total = log(total / 2147483648.0);
-	if (lane == 0) {
-		/* Another lane may have written it to `penalised`. */
-		bool error = false;
-		uint logit = adjusted(
-			logits[row_base + token / 4][token % 4], token, seq, error);
+	if (lane == token / 4 % LANES) { /* the lane that wrote it to `penalised` */
+		uint logit = penalised[row_base + token / 4][token % 4];
 		results[row] = sample_result(
 			token, distance_of(logit, inv_temperature) - log_total, 0, 0);
 	}

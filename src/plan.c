@@ -838,7 +838,8 @@ void plan_sample(struct plan *p, struct rows logits, const struct tail *tail)
 	plan_append(p,
 		(struct op){
 			.kernel = KERNEL_sample,
-			.constant = logits.n <= SAMPLE_SMALL_VOCAB ? SAMPLE_SMALL : 0,
+			.constant = (logits.n <= SAMPLE_SMALL_VOCAB ? SAMPLE_SMALL : 0) |
+				(tail->n_top ? SAMPLE_TOPS : 0),
 			.n_outputs = 1,
 			.rule = SIZE_ROWS,
 			.buffers = {tail->results, tail->scratch,

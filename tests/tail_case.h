@@ -50,9 +50,10 @@ static size_t tail_words(const struct tail_case *t)
 	return HISTORY_WORDS((size_t)t->n_ctx, t->n_vocab);
 }
 
-/* One sequence per row.  Ends the test when something fails. */
-static void tail_create(
-	struct tail_case *t, struct backend *b, uint32_t n_vocab, uint32_t n_ctx, uint32_t n_rows)
+/* One sequence per row; n_top: TAIL_TOP, or 0 for a step that lists no best tokens.  Ends the test when something
+ * fails. */
+static void tail_create_listing(struct tail_case *t, struct backend *b, uint32_t n_vocab,
+	uint32_t n_ctx, uint32_t n_rows, uint32_t n_top)
 {
 	struct tail tail = {.n_ctx = n_ctx};
 	struct lap_error err = {0};
@@ -72,7 +73,7 @@ static void tail_create(
 	t->logits = tail_buffer(t, &logits.view, row_bytes);
 	t->sequences = tail_buffer(t, &tail.sequences, n_rows * sizeof *t->sequences);
 	t->ring = tail_buffer(t, &tail.ring, (uint64_t)n_rows * RING_ENTRIES * sizeof *t->ring);
-	tail.n_top = TAIL_TOP;
+	tail.n_top = n_top;
 	t->tops = tail_buffer(
 		t, &tail.tops, (uint64_t)n_rows * RING_ENTRIES * TAIL_TOP * sizeof *t->tops);
 	t->history = tail_buffer(
@@ -93,6 +94,12 @@ static void tail_create(
 			.extra = i / 3 * 5,
 			.window = i / 3 * 9,
 		};
+}
+
+static void tail_create(
+	struct tail_case *t, struct backend *b, uint32_t n_vocab, uint32_t n_ctx, uint32_t n_rows)
+{
+	tail_create_listing(t, b, n_vocab, n_ctx, n_rows, TAIL_TOP);
 }
 
 static void tail_destroy(struct tail_case *t)

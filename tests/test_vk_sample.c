@@ -177,12 +177,12 @@ static void expect_equal(
 }
 
 static void compare_vocabulary(
-	struct backend *cpu, struct backend *vk, uint32_t n_vocab, uint32_t n_sets)
+	struct backend *cpu, struct backend *vk, uint32_t n_vocab, uint32_t n_top, uint32_t n_sets)
 {
 	struct tail_case a, b;
 	uint64_t state = 1000 + n_vocab;
-	tail_create(&a, cpu, n_vocab, N_CTX, N_ROWS);
-	tail_create(&b, vk, n_vocab, N_CTX, N_ROWS);
+	tail_create_listing(&a, cpu, n_vocab, N_CTX, N_ROWS, n_top);
+	tail_create_listing(&b, vk, n_vocab, N_CTX, N_ROWS, n_top);
 	for (uint32_t i = 0; i < n_sets; i++) {
 		char what[96];
 		start_both(&a, &b, i % N_SHAPES, &state, 4, i % 4 > 0);
@@ -207,8 +207,18 @@ Test(vk_sample, equals_the_reference)
 	struct backend *cpu = open_cpu(), *vk = open_vk();
 	for (size_t i = 0; i < ARRAY_COUNT(cases); i++)
 		if (!test_small() || cases[i].n_vocab < 10000)
-			compare_vocabulary(cpu, vk, cases[i].n_vocab,
+			compare_vocabulary(cpu, vk, cases[i].n_vocab, TAIL_TOP,
 				test_small() ? cases[i].n_sets / 6 : cases[i].n_sets);
+	cpu->ops->close(cpu);
+	vk->ops->close(vk);
+}
+
+/* The build without lists of best tokens, whatever a sequence asks for. */
+Test(vk_sample, equals_the_reference_without_best_tokens)
+{
+	struct backend *cpu = open_cpu(), *vk = open_vk();
+	compare_vocabulary(cpu, vk, 129, 0, test_small() ? 10 : 60);
+	compare_vocabulary(cpu, vk, 1999, 0, test_small() ? 10 : 60);
 	cpu->ops->close(cpu);
 	vk->ops->close(vk);
 }
