@@ -137,17 +137,32 @@ enum lap_status file_map(const char *path, struct mapped_file *file, struct lap_
 	return status;
 }
 
-void file_forget(const struct mapped_file *file, const uint8_t *bytes, uint64_t n_bytes)
+/* Advice on the whole pages of these bytes. */
+static void advise(uintptr_t from, uint64_t n_bytes, int advice)
 {
 	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	const uintptr_t first = (from + page - 1) / page * page;
+	const uintptr_t end = (from + (uintptr_t)n_bytes) / page * page;
+	if (first < end)
+		(void)madvise((void *)first, end - first, advice);
+}
+
+void file_forget(const struct mapped_file *file, const uint8_t *bytes, uint64_t n_bytes)
+{
 	const uintptr_t from = (uintptr_t)bytes, data = (uintptr_t)file->data;
 	if (!file->data || from < data || n_bytes > file->n_bytes ||
 		from - data > file->n_bytes - n_bytes)
 		return;
-	const uintptr_t first = (from + page - 1) / page * page; /* whole pages only */
-	const uintptr_t end = (from + (uintptr_t)n_bytes) / page * page;
-	if (first < end)
-		(void)madvise((void *)first, end - first, MADV_DONTNEED); /* advice */
+	advise(from, n_bytes, MADV_DONTNEED);
+}
+
+void memory_in_large_pages(void *bytes, uint64_t n_bytes)
+{
+#ifdef MADV_HUGEPAGE
+	advise((uintptr_t)bytes, n_bytes, MADV_HUGEPAGE);
+#else
+	(void)bytes, (void)n_bytes;
+#endif
 }
 
 void file_unmap(struct mapped_file *file)

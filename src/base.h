@@ -55,6 +55,10 @@ void file_unmap(struct mapped_file *file);
  * anew when they are read all the same.  Bytes that are not the file's are left alone. */
 void file_forget(const struct mapped_file *file, const uint8_t *bytes, uint64_t n_bytes);
 
+/* Much of this memory, not touched yet, will be used: where the system can, it comes in pages of MiBs, which are fewer
+ * to fault in and to look up. */
+void memory_in_large_pages(void *bytes, uint64_t n_bytes);
+
 /* Reads all of `path` ("-": standard input) into *out.  LAP_IO on failure. */
 enum lap_status file_read(const char *path, struct text *out, struct lap_error *err);
 

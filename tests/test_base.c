@@ -222,6 +222,22 @@ Test(file, forgotten_bytes_are_not_resident)
 	file_forget(&file, bytes, N);
 }
 
+Test(memory, large_pages_hold_the_same_bytes)
+{
+	enum { N_BYTES = 8 << 20 };
+	uint8_t *bytes = array_alloc(N_BYTES, 1);
+	cr_assert_not_null(bytes);
+	bytes[1] = 7;
+	memory_in_large_pages(bytes + 1, N_BYTES - 1);
+	memory_in_large_pages(bytes, 1);
+	memory_in_large_pages(bytes, 0);
+	bytes[N_BYTES - 1] = 9;
+	cr_expect_eq(bytes[1], 7);
+	cr_expect_eq(bytes[N_BYTES / 2], 0);
+	cr_expect_eq(bytes[N_BYTES - 1], 9);
+	free(bytes);
+}
+
 Test(file, what_cannot_be_mapped)
 {
 	struct lap_error err = {0};

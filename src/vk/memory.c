@@ -147,6 +147,8 @@ static bool block_create(struct vk *v, uint32_t type, uint64_t n_bytes, enum mem
 			goto failed;
 		}
 	}
+	if (block->mapped && v->info.type == LAP_DEVICE_CPU) /* then it is this process's memory */
+		memory_in_large_pages(block->mapped, n_bytes);
 	v->base.device_bytes += n_bytes;
 	*made = block;
 	return true;
