@@ -25,20 +25,9 @@ layout(local_size_x = 32) in;
 
 #define MAX_TILE_ROWS TILE_ROWS
 #include "tile.glsl"
-#include "touch.glsl"
+#include "rows.glsl"
 
 uint lane = gl_LocalInvocationID.x;
-
-/* A unit of this lane's weights, whose rows begin at these bytes. */
-void decode(uint rows[TILE], uint unit, out vec4 w[TILE][8])
-{
-	[[unroll]] for (uint i = 0; i < TILE; i++) {
-		weight_decode(rows[i], unit, w[i]);
-#ifdef WEIGHT_HAS_TAIL
-		unit_mask(w[i], unit, args.n_in);
-#endif
-	}
-}
 
 void tile_store(tile t, uint first, uint end, uint n_rows)
 {
@@ -81,7 +70,7 @@ void matmul(uint first_row, uint n_rows)
 		uint unit = rows_touched(rows, 0, 1);
 		do {
 			vec4 w[TILE][8];
-			decode(rows, unit, w);
+			rows_decode(rows, unit, w);
 			tile_add(t, w, unit);
 			unit++;
 		} while (unit < n_units);

@@ -26,7 +26,7 @@
 #include "product.glsl"
 #endif
 #include "activation.glsl"
-#include "touch.glsl"
+#include "rows.glsl"
 
 #define TEAM_SIZE 16 /* without subgroups */
 

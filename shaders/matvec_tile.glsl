@@ -8,16 +8,6 @@
 #include "tile.glsl"
 #define TILE_OUTPUTS (8 * TEAM_OUTPUTS) /* of a subgroup */
 
-void tile_decode(uint rows[TILE], uint unit, out vec4 w[TILE][8])
-{
-	[[unroll]] for (uint i = 0; i < TILE; i++) {
-		weight_decode(rows[i], unit, w[i]);
-#ifdef WEIGHT_HAS_TAIL
-		unit_mask(w[i], unit, args.n_in);
-#endif
-	}
-}
-
 /* The sums of this lane's outputs first, first + 8, ... for all rows of x. */
 void tile_sums(inout tile t, uint first_row, uint first)
 {
@@ -35,7 +25,7 @@ void tile_sums(inout tile t, uint first_row, uint first)
 		uint unit = part;
 		do {
 			vec4 w[TILE][8];
-			tile_decode(rows, unit, w);
+			rows_decode(rows, unit, w);
 			tile_add(t, w, unit);
 			unit += n_lanes;
 		} while (unit < n_units);
