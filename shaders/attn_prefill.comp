@@ -21,7 +21,7 @@ layout(local_size_x = 32) in;
 layout(std430, set = 0, binding = 0) writeonly buffer out_buffer { float result[]; };
 layout(std430, set = 0, binding = 1) readonly buffer q_buffer { float q[]; };
 #endif
-layout(push_constant) uniform push { attn_args args; };
+ARGS(attn_args);
 layout(std430, set = 0, binding = 4) readonly buffer step_buffer {
 	step_header step_head;
 	step_row step_rows[];

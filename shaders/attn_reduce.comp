@@ -2,7 +2,7 @@
  * lane repeats the sum over the slices, which are few, and owns pairs of columns.  LANES is a knob.  Loops are
  * tested at their end: see matvec.glsl. */
 layout(local_size_x_id = LANES_ID) in;
-layout(push_constant) uniform push { attn_args args; };
+ARGS(attn_args);
 layout(std430, set = 0, binding = 0) writeonly buffer out_buffer { vec2 result[]; };
 layout(std430, set = 0, binding = 1) readonly buffer partial_buffer { vec2 partial[]; };
 layout(std430, set = 0, binding = 2) readonly buffer step_buffer {

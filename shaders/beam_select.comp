@@ -4,7 +4,7 @@
 #extension GL_EXT_control_flow_attributes : require
 #define LANES_SELECT 128
 layout(local_size_x = LANES_SELECT) in;
-layout(push_constant) uniform push { beam_select_args args; };
+ARGS(beam_select_args);
 layout(std430, set = 0, binding = 0) writeonly buffer choice_buffer {
 	beam_choice choice;
 	beam_candidate best[];

@@ -23,6 +23,12 @@
 layout(constant_id = 0) const uint OUTPUTS_PER_GROUP = 1; /* see kernels.def */
 layout(constant_id = 1) const uint SPEC = 0;              /* struct op: constant */
 
+/* A kernel's struct of arguments, read before anything else: within a loop or a branch lavapipe reads a push constant
+ * for each lane, some 40 instructions at every mention. */
+#define ARGS(type)                                       \
+	layout(push_constant) uniform push { type pushed; }; \
+	type args = pushed
+
 #define UNIT 32 /* weights that weight_decode gives at once */
 
 #define ROWS_ARE_WHOLE  ((SPEC & ROWS_WHOLE) != 0)

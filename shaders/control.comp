@@ -4,7 +4,7 @@
  * The same words as src/cpu/sample.c. */
 #include "group.glsl"
 layout(local_size_x = LANES) in;
-layout(push_constant) uniform push { control_args args; };
+ARGS(control_args);
 layout(std430, set = 0, binding = 0) buffer step_buffer {
 	step_header step_head;
 	step_row step_rows[];

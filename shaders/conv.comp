@@ -2,7 +2,7 @@
  * inputs under the taps move along from row to row of a sequence. */
 #define N_ROWS 8 /* of the step: rows/group in kernels.def */
 layout(local_size_x = 64) in;
-layout(push_constant) uniform push { conv_args args; };
+ARGS(conv_args);
 layout(std430, set = 0, binding = 0) writeonly buffer out_buffer { vec4 result[]; };
 layout(std430, set = 0, binding = 1) buffer state_buffer { vec4 state[]; };
 layout(std430, set = 0, binding = 2) readonly buffer x_buffer { vec4 x[]; };

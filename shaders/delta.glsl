@@ -4,7 +4,7 @@
  *
  * With LP_SHUFFLE it is a subgroup of 8, in which a lane has 4 columns; k and q are spread over the lanes, a
  * quad each of every 8, and go to all by shuffles.  Elsewhere a lane has one column. */
-layout(push_constant) uniform push { delta_args args; };
+ARGS(delta_args);
 layout(std430, set = 0, binding = 0) writeonly buffer out_buffer { float result[]; };
 layout(std430, set = 0, binding = 0) writeonly buffer out_quad_buffer { vec4 result_quads[]; };
 layout(std430, set = 0, binding = 1) buffer state_buffer { float state[]; };

@@ -2,7 +2,7 @@
  * holds that row.
  * One workgroup for a row of the step; a lane takes whole units. */
 layout(local_size_x = 64) in;
-layout(push_constant) uniform push { embed_args args; };
+ARGS(embed_args);
 layout(std430, set = 0, binding = 0) writeonly buffer out_buffer { float x[]; };
 layout(std430, set = 0, binding = 2) readonly buffer step_buffer {
 	step_header step_head;

@@ -2,7 +2,7 @@
  * tile, or, where TILE_ROWS are those of several, of a run of tiles of one expert, up to the next multiple
  * of their number.  A workgroup returns at once when its tile is empty or in the middle of a run, or the
  * expert is in another chunk. */
-layout(push_constant) uniform push { expert_args args; };
+ARGS(expert_args);
 layout(std430, set = 0, binding = 0) writeonly buffer out_buffer { float result[]; };
 layout(std430, set = 0, binding = 3) readonly buffer bias_buffer { float bias[]; };
 layout(std430, set = 0, binding = 4) readonly buffer tiles_buffer { uint tiles[]; };

@@ -1,7 +1,7 @@
 /* expert_matvec: out[slot] = weights of the slot's expert x[slot or its row] (+ bias).  A workgroup has
  * one slot; it returns at once when the expert is in another chunk. */
 layout(local_size_x_id = LANES_ID) in;
-layout(push_constant) uniform push { expert_args args; };
+ARGS(expert_args);
 layout(std430, set = 0, binding = 0) writeonly buffer out_buffer { float result[]; };
 layout(std430, set = 0, binding = 3) readonly buffer bias_buffer { float bias[]; };
 layout(std430, set = 0, binding = 4) readonly buffer routes_buffer { expert_route routes[]; };

@@ -1,7 +1,7 @@
 /* expert_sum: out[row] = residual + scale * (what the experts of the row gave, by weight, and the shared
  * expert).  A workgroup takes OUTPUTS_PER_GROUP elements of a row. */
 layout(local_size_x = 64) in;
-layout(push_constant) uniform push { expert_sum_args args; };
+ARGS(expert_sum_args);
 layout(std430, set = 0, binding = 0) writeonly buffer out_buffer { float result[]; };
 layout(std430, set = 0, binding = 1) readonly buffer down_buffer { float down[]; };
 layout(std430, set = 0, binding = 2) readonly buffer routes_buffer { expert_route routes[]; };

@@ -1,7 +1,7 @@
 /* fma_rate: out[i] = 8 chains x = x * factor + addend of FMA_STEPS * n_turns steps, added up.  Does nothing but
  * multiply and add: how fast it can be is how fast the device computes. */
 layout(local_size_x_id = LANES_ID) in;
-layout(push_constant) uniform push { fma_rate_args args; };
+ARGS(fma_rate_args);
 layout(std430, set = 0, binding = 0) writeonly buffer out_buffer { float result[]; };
 
 /* Two vectors: eight chains that do not wait for each other. */

@@ -1,7 +1,7 @@
 /* glu: out = activation(gate) * up, or activation(up).  A workgroup takes OUTPUTS_PER_GROUP elements of a
  * row. */
 layout(local_size_x = 64) in;
-layout(push_constant) uniform push { glu_args args; };
+ARGS(glu_args);
 layout(std430, set = 0, binding = 0) writeonly buffer out_buffer { float result[]; };
 layout(std430, set = 0, binding = 1) readonly buffer gate_buffer { float gate[]; };
 layout(std430, set = 0, binding = 2) readonly buffer up_buffer { float up[]; };

@@ -1,7 +1,7 @@
 /* kv_copy: copies whole blocks of a layer's KV cache, see args.h; words are words, whatever their type. */
 #define LANES 64
 layout(local_size_x = LANES) in;
-layout(push_constant) uniform push { kv_copy_args args; };
+ARGS(kv_copy_args);
 layout(std430, set = 0, binding = 0) buffer k_buffer { uvec4 k_quads[]; };
 layout(std430, set = 0, binding = 1) buffer v_buffer { uvec4 v_quads[]; };
 layout(std430, set = 0, binding = 2) readonly buffer step_buffer {

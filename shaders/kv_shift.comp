@@ -2,7 +2,7 @@
  * One workgroup for a KV head of a row; rows that are read are never written in the same dispatch. */
 #define LANES 32
 layout(local_size_x = LANES) in;
-layout(push_constant) uniform push { kv_shift_args args; };
+ARGS(kv_shift_args);
 layout(std430, set = 0, binding = 4) readonly buffer rope_buffer { vec2 rope_table[]; };
 layout(std430, set = 0, binding = 5) readonly buffer step_buffer {
 	step_header step_head;

@@ -1,6 +1,6 @@
 /* matmul: out[row] = epilogue(weights x[row]), see args.h, for TILE_ROWS rows of the step per workgroup.  With SPLIT
  * above 1 out is the sums of each part, for n_rows rows, one part behind the other. */
-layout(push_constant) uniform push { matmul_args args; };
+ARGS(matmul_args);
 layout(std430, set = 0, binding = 0) writeonly buffer out_buffer { float result[]; };
 layout(std430, set = 0, binding = 3) readonly buffer bias_buffer { float bias[]; };
 layout(std430, set = 0, binding = 4) readonly buffer residual_buffer { float residual[]; };

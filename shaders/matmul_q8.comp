@@ -3,7 +3,7 @@
  * A lane takes OUTPUTS rows of weights, 32 apart so that a small matrix too fills the lanes.  An element's sum runs
  * over its units in order. */
 layout(local_size_x = 32) in;
-layout(push_constant) uniform push { matmul_args args; };
+ARGS(matmul_args);
 layout(std430, set = 0, binding = 0) writeonly buffer out_buffer { float result[]; };
 layout(std430, set = 0, binding = 3) readonly buffer bias_buffer { float bias[]; };
 layout(std430, set = 0, binding = 4) readonly buffer residual_buffer { float residual[]; };

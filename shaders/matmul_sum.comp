@@ -1,7 +1,7 @@
 /* matmul_sum: out[row] = epilogue(the sum over the parts of sums[part][row]), see args.h.  A workgroup takes
  * OUTPUTS_PER_GROUP elements of a row. */
 layout(local_size_x = 64) in;
-layout(push_constant) uniform push { matmul_args args; };
+ARGS(matmul_args);
 layout(std430, set = 0, binding = 0) writeonly buffer out_buffer { float result[]; };
 layout(std430, set = 0, binding = 1) readonly buffer sums_buffer { float sums[]; };
 layout(std430, set = 0, binding = 2) readonly buffer bias_buffer { float bias[]; };

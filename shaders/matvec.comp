@@ -1,6 +1,6 @@
 /* matvec: out[row] = epilogue(weights x[row]), see args.h, for up to COLUMNS rows of the step per workgroup. */
 layout(local_size_x_id = LANES_ID) in;
-layout(push_constant) uniform push { matmul_args args; };
+ARGS(matmul_args);
 layout(std430, set = 0, binding = 0) writeonly buffer out_buffer { float result[]; };
 layout(std430, set = 0, binding = 3) readonly buffer bias_buffer { float bias[]; };
 layout(std430, set = 0, binding = 4) readonly buffer residual_buffer { float residual[]; };

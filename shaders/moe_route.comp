@@ -5,7 +5,7 @@
  * is taken once and every slot of the row is written. */
 #define LANES 128
 layout(local_size_x = LANES) in;
-layout(push_constant) uniform push { route_args args; };
+ARGS(route_args);
 layout(std430, set = 0, binding = 0) writeonly buffer routes_buffer { expert_route routes[]; };
 layout(std430, set = 0, binding = 1) readonly buffer logits_buffer { float logits[]; };
 layout(std430, set = 0, binding = 2) readonly buffer scales_buffer { float scales[]; };

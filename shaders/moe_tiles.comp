@@ -5,7 +5,7 @@
  * the number of bits below its own in a mask of the lanes that hold that expert. */
 #define LANES 128
 layout(local_size_x = LANES) in;
-layout(push_constant) uniform push { tiles_args args; };
+ARGS(tiles_args);
 layout(std430, set = 0, binding = 0) writeonly buffer tiles_buffer { uint tiles[]; };
 layout(std430, set = 0, binding = 1) readonly buffer routes_buffer { expert_route routes[]; };
 layout(std430, set = 0, binding = 2) readonly buffer step_buffer { step_header step_head; };

@@ -5,7 +5,7 @@
  * The includer has computed `mean` and `factor` of the segment's columns when it calls norm_write. */
 #include "group.glsl"
 layout(local_size_x = LANES) in;
-layout(push_constant) uniform push { norm_args args; };
+ARGS(norm_args);
 layout(std430, set = 0, binding = 0) writeonly buffer out_buffer { float result[]; };
 layout(std430, set = 0, binding = 0) writeonly buffer out_quads { vec4 result4[]; };
 layout(std430, set = 0, binding = 1) readonly buffer x_buffer { float x[]; };

@@ -1,6 +1,6 @@
 /* quantize_x: rows of x in 8 bits, see struct quantize_args.  A lane takes 32 elements. */
 layout(local_size_x = 32) in;
-layout(push_constant) uniform push { quantize_args args; };
+ARGS(quantize_args);
 layout(std430, set = 0, binding = 0) writeonly buffer out_buffer { uvec4 result[]; };
 layout(std430, set = 0, binding = 1) readonly buffer x_buffer { vec4 x_quads[]; };
 

@@ -1,7 +1,7 @@
 /* read_rate: out[group] = sum of the words of a group's outputs/group uvec4s, modulo 2^32.  Does nothing
  * but read: how fast it can be is how fast memory is. */
 layout(local_size_x_id = LANES_ID) in;
-layout(push_constant) uniform push { read_rate_args args; };
+ARGS(read_rate_args);
 layout(std430, set = 0, binding = 0) writeonly buffer out_buffer { uint result[]; };
 #ifdef LP_TEXELS
 layout(set = 0, binding = TEXEL_QUADS) uniform usamplerBuffer data;

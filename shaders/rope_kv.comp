@@ -2,7 +2,7 @@
  * head of a row; heads from n_head on are KV heads.  Loops are tested at their end: see matvec.glsl. */
 #define LANES 32
 layout(local_size_x = LANES) in;
-layout(push_constant) uniform push { rope_kv_args args; };
+ARGS(rope_kv_args);
 layout(std430, set = 0, binding = 0) writeonly buffer q_buffer { float q_out[]; };
 layout(std430, set = 0, binding = 3) readonly buffer qkv_buffer { float qkv[]; };
 layout(std430, set = 0, binding = 4) readonly buffer rope_buffer { vec2 rope_table[]; };

@@ -13,7 +13,7 @@
 #define MAX_LISTED   1024 /* candidates in shared memory, 8 bytes each */
 #define SPECIAL_WORDS 256 /* so many that a token is rarely taken for one with a bias */
 layout(local_size_x = LANES) in;
-layout(push_constant) uniform push { sample_args args; };
+ARGS(sample_args);
 layout(std430, set = 0, binding = 0) writeonly buffer result_buffer { sample_result results[]; };
 layout(std430, set = 0, binding = 1) buffer scratch_buffer { uvec4 penalised[]; };
 layout(std430, set = 0, binding = 2) writeonly buffer top_buffer { top_token tops[]; };
