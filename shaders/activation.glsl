@@ -1,21 +1,19 @@
 /* Activations of feed-forward networks, and gated ones: see ACTIVATION_SILU in args.h. */
 
 /* 1 / (1 + exp(-x)), written so that exp never overflows. */
-float sigmoid(float x)
-{
-	float e = exp(-abs(x));
-	return (x < 0 ? e : 1.0) / (1 + e);
-}
-
-/* x * sigmoid(x) */
-vec4 silu(vec4 x)
+vec4 sigmoid(vec4 x)
 {
 	vec4 e = exp(-abs(x));
-	return x * mix(vec4(1), e, lessThan(x, vec4(0))) / (1 + e);
+	return mix(vec4(1), e, lessThan(x, vec4(0))) / (1 + e);
+}
+
+vec4 silu(vec4 x)
+{
+	return x * sigmoid(x);
 }
 
 /* The constants: 2 sqrt(2 / pi), for (1 + tanh(y)) / 2 is sigmoid(2 y); then those of args.h. */
-float activation(uint which, float x)
+vec4 activation(uint which, vec4 x)
 {
 	switch (which) {
 	case ACTIVATION_GELU:
@@ -26,12 +24,12 @@ float activation(uint which, float x)
 	case ACTIVATION_SIGMOID:
 		return sigmoid(x);
 	default:
-		return x * sigmoid(x);
+		return silu(x);
 	}
 }
 
 /* activation(gate) * up */
-float gated(uint which, float gate, float up)
+vec4 gated(uint which, vec4 gate, vec4 up)
 {
 	if (which == ACTIVATION_SWIGLU)
 		up = clamp(up, -7.0, 7.0) + 1;

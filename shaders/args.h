@@ -416,9 +416,11 @@ struct delta_args {
 /* out = activation(gate) * up (GLU variants, Shazeer 2020); without a gate: activation(up).  The gate of column i
  * is at gate_first + i / segment * gate_segment + i % segment.
  * buffers: out, gate, up */
+#define GLU_ACTIVATION 3 /* constant_id 1: one of the above ... */
+#define GLU_GATED      4
+#define GLU_QUADS      8 /* all numbers of glu_args are multiples of 4 */
 struct glu_args {
 	u32 n, stride, stride_gate, stride_up;
-	u32 activation, has_gate;
 	u32 segment, gate_segment; /* columns; equal where the gates lie one behind the other */
 	u32 gate_first, up_first; /* where they begin in their rows */
 };

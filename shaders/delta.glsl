@@ -75,7 +75,7 @@ float decay_of(uint row)
 
 float beta_of(uint row)
 {
-	return sigmoid(gates[row * args.stride_gates + args.beta + head]);
+	return sigmoid(vec4(gates[row * args.stride_gates + args.beta + head])).x;
 }
 
 /* The end of the rows of the sequence that this workgroup takes, from `row` on; `row` itself where there are

@@ -9,12 +9,7 @@ layout(std430, set = 0, binding = 3) readonly buffer residual_buffer { float res
 layout(std430, set = 0, binding = 4) readonly buffer shared_buffer { float shared_expert[]; };
 layout(std430, set = 0, binding = 5) readonly buffer gate_buffer { float gate[]; };
 
-/* 1 / (1 + exp(-x)), written so that exp never overflows. */
-float sigmoid(float x)
-{
-	float e = exp(-abs(x));
-	return (x < 0 ? e : 1.0) / (1 + e);
-}
+#include "activation.glsl"
 
 void main()
 {
@@ -24,7 +19,7 @@ void main()
 	uint end = min(first + OUTPUTS_PER_GROUP, args.n), slot = row * args.n_used;
 	float share = 1;
 	if (args.has_gate != 0)
-		share = sigmoid(gate[row * args.stride_gate]);
+		share = sigmoid(vec4(gate[row * args.stride_gate])).x;
 	for (uint i = first + gl_LocalInvocationID.x; i < end; i += 64) {
 		float sum = 0;
 		for (uint k = 0; k < args.n_used; k++)

@@ -216,7 +216,7 @@ void team_store(uint first, uint end, uint x_row, SUMS sums)
 		return;
 	float sum = sum_at(sums, lane);
 	if (GATED != 0)
-		sum = gated(GATED - 1, sum, sum_at(sums, lane % TEAM_OUTPUTS + TEAM_OUTPUTS));
+		sum = gated(GATED - 1, vec4(sum), vec4(sum_at(sums, lane % TEAM_OUTPUTS + TEAM_OUTPUTS))).x;
 	store(first + lane, x_row, sum);
 }
 

@@ -48,7 +48,7 @@ void tile_store(inout tile t, uint first, uint end, uint x_row, uint x_end)
 			uint out_row = first + 8 * i;
 			float sum = SUM(sums, 0);
 			if (GATED != 0)
-				sum = gated(GATED - 1, sum, SUM(sums, TILE / 2));
+				sum = gated(GATED - 1, vec4(sum), vec4(SUM(sums, TILE / 2))).x;
 			if (out_row < end)
 				store(out_row, row, sum);
 			sums = sums_turned(sums);

@@ -17,17 +17,8 @@ layout(std430, set = 0, binding = 3) readonly buffer bias_quads { vec4 bias4[]; 
 layout(std430, set = 0, binding = 4) readonly buffer residual_buffer { float residual[]; };
 layout(std430, set = 0, binding = 4) readonly buffer residual_quads { vec4 residual4[]; };
 #include "activation.glsl"
-#ifdef LP_SHUFFLE
-#include "lanes.glsl"
-
-float group_sum(float value)
-{
-	return lanes_sum(value);
-}
-#else
 #define REDUCE_TYPE float
 #include "reduce.glsl"
-#endif
 
 uint lane = gl_LocalInvocationID.x, row = gl_WorkGroupID.z;
 uint column = flat_group() * args.n; /* the segment's first */

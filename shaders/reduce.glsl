@@ -1,7 +1,20 @@
 /* Sums and maxima over a workgroup of LANES invocations, a power of two, in shared memory.  The tree is
- * the same on every device.  In uniform control flow only.
+ * the same on every device.  In uniform control flow only.  With LP_SHUFFLE the workgroup is a subgroup of 8.
  *
- * The includer defines LANES and REDUCE_TYPE: float or a vector of them. */
+ * The includer defines LANES and REDUCE_TYPE: float, or a vector of them without LP_SHUFFLE. */
+#ifdef LP_SHUFFLE
+#include "lanes.glsl"
+
+float group_sum(float value)
+{
+	return lanes_sum(value);
+}
+
+float group_max(float value)
+{
+	return lanes_max(value);
+}
+#else
 shared REDUCE_TYPE reduce_scratch[LANES];
 
 /* What the tree left; after this the scratch may be used again. */
@@ -37,3 +50,4 @@ REDUCE_TYPE group_max(REDUCE_TYPE value)
 	}
 	return reduce_result();
 }
+#endif

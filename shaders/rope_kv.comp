@@ -1,6 +1,7 @@
 /* rope_kv: norms and rotates q into q_out and k into the cache, copies v into the cache.  One workgroup for a
  * head of a row; heads from n_head on are KV heads.  Loops are tested at their end: see matvec.glsl. */
-#define LANES 32
+#define GROUP_SIZE 32
+#include "group.glsl"
 layout(local_size_x = LANES) in;
 ARGS(rope_kv_args);
 layout(std430, set = 0, binding = 0) writeonly buffer q_buffer { float q_out[]; };
@@ -91,7 +92,7 @@ void main()
 		head[IS_V][i] = qkv[v_at + i] * v_factor;
 		i += LANES;
 	} while (i < HEAD_DIM);
-	barrier();
+	group_barrier();
 	uint to = kv_element(r.seq, r.pos, head_kv);
 	head_store(IS_K, K_TYPE, to, lane, LANES);
 	head_store(IS_V, V_TYPE, to, lane, LANES);

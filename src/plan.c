@@ -651,6 +651,18 @@ void plan_delta(struct plan *p, struct rows out, struct rows qkv, struct rows ga
 		});
 }
 
+static void append_glu(struct plan *p, struct op op, uint32_t activation, bool is_gated)
+{
+	const struct glu_args *a = &op.args.glu;
+	const uint32_t all = a->n | a->stride | a->stride_gate | a->stride_up | a->segment |
+		a->gate_segment | a->gate_first | a->up_first;
+	op.kernel = KERNEL_glu;
+	op.n_outputs = a->n;
+	op.rule = SIZE_ROWS;
+	op.constant = activation | (is_gated ? GLU_GATED : 0) | (all % 4 == 0 ? GLU_QUADS : 0);
+	plan_append(p, op);
+}
+
 void plan_glu(struct plan *p, struct rows out, struct rows gate, struct rows up,
 	uint32_t activation, uint32_t n_used)
 {
@@ -658,11 +670,8 @@ void plan_glu(struct plan *p, struct rows out, struct rows gate, struct rows up,
 	const uint32_t before = up.view.offset % VIEW_ALIGN;
 	up.view.offset -= before;
 	up.view.n_bytes += before;
-	plan_append(p,
+	append_glu(p,
 		(struct op){
-			.kernel = KERNEL_glu,
-			.n_outputs = out.n,
-			.rule = SIZE_ROWS,
 			.factor = n_used,
 			.buffers = {out.view, or_else(gate, up.view), up.view},
 			.args.glu = {.n = out.n,
@@ -670,33 +679,28 @@ void plan_glu(struct plan *p, struct rows out, struct rows gate, struct rows up,
 				.stride_gate = gate.stride,
 				.stride_up = up.stride,
 				.up_first = before / (uint32_t)sizeof(float),
-				.activation = activation,
-				.has_gate = gate.n != 0,
 				.segment = out.n,
 				.gate_segment = out.n},
-		});
+		},
+		activation, gate.n != 0);
 }
 
 void plan_gate_heads(
 	struct plan *p, struct rows out, struct rows qkv, struct rows x, uint32_t head_dim)
 {
 	assert(out.n == x.n && x.n % head_dim == 0 && qkv.n >= 2 * x.n);
-	plan_append(p,
+	append_glu(p,
 		(struct op){
-			.kernel = KERNEL_glu,
-			.n_outputs = out.n,
-			.rule = SIZE_ROWS,
 			.buffers = {out.view, qkv.view, x.view},
 			.args.glu = {.n = out.n,
 				.stride = out.stride,
 				.stride_gate = qkv.stride,
 				.stride_up = x.stride,
-				.activation = ACTIVATION_SIGMOID,
-				.has_gate = 1,
 				.segment = head_dim,
 				.gate_segment = 2 * head_dim,
 				.gate_first = head_dim},
-		});
+		},
+		ACTIVATION_SIGMOID, true);
 }
 
 /* ---- experts ---- */

@@ -124,7 +124,7 @@ struct work op_work(const struct op *op, const struct step_header *step)
 			a->conv.n_channels;
 		break;
 	case KERNEL_glu:
-		floats = (2.0 + a->glu.has_gate) * a->glu.n * op->factor;
+		floats = (2.0 + (op->constant & GLU_GATED ? 1 : 0)) * a->glu.n * op->factor;
 		break;
 	case KERNEL_moe_route:
 		floats = a->moe_route.n_expert + 2.0 * a->moe_route.n_used;

@@ -400,12 +400,11 @@ static void test_glu(uint32_t which, bool gated, uint32_t n_used)
 	struct step step = {.header = {.n_rows = 2, .n_kv = 1}};
 	struct op op = {.kernel = KERNEL_glu,
 		.factor = n_used,
+		.constant = which | (gated ? GLU_GATED : 0),
 		.args.glu = {.n = N,
 			.stride = STRIDE,
 			.stride_gate = STRIDE,
 			.stride_up = STRIDE,
-			.activation = which,
-			.has_gate = gated,
 			.segment = N,
 			.gate_segment = N}};
 	uint32_t n = 2 * n_used * STRIDE;
@@ -442,12 +441,11 @@ Test(cpu_kernels, gates_of_heads)
 	struct step step = {.header = {.n_rows = ROWS, .n_kv = 1}};
 	struct op op = {.kernel = KERNEL_glu,
 		.factor = 1,
+		.constant = ACTIVATION_SIGMOID | GLU_GATED,
 		.args.glu = {.n = HEADS * DIM,
 			.stride = STRIDE,
 			.stride_gate = 2 * STRIDE,
 			.stride_up = STRIDE,
-			.activation = ACTIVATION_SIGMOID,
-			.has_gate = 1,
 			.segment = DIM,
 			.gate_segment = 2 * DIM,
 			.gate_first = DIM}};

@@ -242,7 +242,8 @@ void cpu_glu(const struct op *op, const struct step_header *step)
 {
 	const struct glu_args *a = &op->args.glu;
 	float *out = cpu_pointer(&op->buffers[0]);
-	const float *gate = a->has_gate ? cpu_pointer(&op->buffers[1]) : NULL;
+	const u32 which = op->constant & GLU_ACTIVATION;
+	const float *gate = op->constant & GLU_GATED ? cpu_pointer(&op->buffers[1]) : NULL;
 	const float *up = cpu_pointer(&op->buffers[2]);
 
 	for (size_t row = 0; row < (size_t)step->n_rows * op->factor; row++)
@@ -251,8 +252,8 @@ void cpu_glu(const struct op *op, const struct step_header *step)
 				i / a->segment * a->gate_segment + i % a->segment;
 			const double u = (double)up[row * a->stride_up + a->up_first + i];
 			out[row * a->stride + i] =
-				(float)(gate ? gated(a->activation, (double)gate[at], u)
-					     : activation(a->activation, u));
+				(float)(gate ? gated(which, (double)gate[at], u)
+					     : activation(which, u));
 		}
 }
 
