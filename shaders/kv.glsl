@@ -236,16 +236,17 @@ uint words_of(uint type, uint n)
 /* The head, to the cache from element `at` on; `lane` is one of n_lanes that call this together. */
 void head_store(uint which, uint type, uint at, uint lane, uint n_lanes)
 {
-	if (type == KV_F32)
-		for (uint i = lane; i < HEAD_DIM; i += n_lanes)
+	uint n = type == KV_F32 ? HEAD_DIM : type == KV_F16 ? HEAD_DIM / 2 : HEAD_DIM / KV_UNIT, i = lane;
+	if (i < n) do {
+		if (type == KV_F32)
 			kv_write(which, at + i, floatBitsToUint(head[which][i]));
-	else if (type == KV_F16)
-		for (uint i = lane; i < HEAD_DIM / 2; i += n_lanes)
+		else if (type == KV_F16)
 			kv_write(which, at / 2 + i,
 				floats_to_half(vec2(head[which][2 * i], head[which][2 * i + 1])));
-	else
-		for (uint i = lane; i < HEAD_DIM / KV_UNIT; i += n_lanes)
+		else
 			unit_store(which, type, i * KV_UNIT, words_of(type, at + i * KV_UNIT));
+		i += n_lanes;
+	} while (i < n);
 }
 
 #ifdef KV_READ

@@ -28,8 +28,12 @@ float norm_factor = 1; /* of the head */
 float factor_of(uint at, uint lane)
 {
 	float sum = 0;
-	for (uint i = lane; i < HEAD_DIM; i += LANES)
-		sum += qkv[at + i] * qkv[at + i];
+	uint i = lane;
+	if (i < HEAD_DIM) do {
+		float x = qkv[at + i];
+		sum += x * x;
+		i += LANES;
+	} while (i < HEAD_DIM);
 	return 1 / sqrt(group_sum(sum) / float(HEAD_DIM) + args.eps);
 }
 
@@ -40,17 +44,22 @@ float element(uint which, uint at, uint i)
 	return HAS_NORMS ? x * norm_factor * norms[which * HEAD_DIM + i] : x;
 }
 
-/* The same after rotation. */
-float rotated(uint which, uint at, uint i, uint pos)
+uint n_turned = args.n_rot / 2; /* pairs of a head; those behind them stay as they are */
+
+/* The elements of a pair of a head. */
+uvec2 elements_of(uint pair)
 {
-	float a = element(which, at, i);
-	if (i >= args.n_rot)
-		return a;
-	uint n = args.n_rot / 2;
-	bool first = args.neox != 0 ? i < n : i % 2 == 0;
-	float b = element(which, at, args.neox != 0 ? (first ? i + n : i - n) : i ^ 1u);
-	vec2 turn = rope_table[pos * n + (args.neox != 0 ? i % n : i / 2)];
-	return first ? a * turn.x - b * turn.y : b * turn.y + a * turn.x;
+	return args.neox != 0 && pair < n_turned ? uvec2(pair, pair + n_turned) : 2 * pair + uvec2(0, 1);
+}
+
+/* Elements i of the head that begins at `at`, a pair, after rotation. */
+vec2 rotated(uint which, uint at, uvec2 i, uint pair, uint pos)
+{
+	float a = element(which, at, i.x), b = element(which, at, i.y);
+	if (pair >= n_turned)
+		return vec2(a, b);
+	vec2 turn = rope_table[pos * n_turned + pair];
+	return vec2(a * turn.x - b * turn.y, a * turn.y + b * turn.x);
 }
 
 float q_factor(uint pos)
@@ -71,11 +80,14 @@ void main()
 		uint q_at = from + h * args.q_head;
 		if (HAS_NORMS)
 			norm_factor = factor_of(q_at, lane);
-		uint i = lane;
-		if (i < HEAD_DIM) do {
-			q_out[to + i] = rotated(0, q_at, i, r.pos) * factor;
-			i += LANES;
-		} while (i < HEAD_DIM);
+		uint pair = lane;
+		if (pair < HEAD_DIM / 2) do {
+			uvec2 i = elements_of(pair);
+			vec2 q = rotated(0, q_at, i, pair, r.pos) * factor;
+			q_out[to + i.x] = q.x;
+			q_out[to + i.y] = q.y;
+			pair += LANES;
+		} while (pair < HEAD_DIM / 2);
 		return;
 	}
 	uint head_kv = h - args.n_head;
@@ -86,12 +98,16 @@ void main()
 		norm_factor = factor_of(k_at, lane);
 	if (HAS_V_NORM)
 		v_factor = factor_of(v_at, lane);
-	uint i = lane;
-	if (i < HEAD_DIM) do {
-		head[IS_K][i] = rotated(1, k_at, i, r.pos);
-		head[IS_V][i] = qkv[v_at + i] * v_factor;
-		i += LANES;
-	} while (i < HEAD_DIM);
+	uint pair = lane;
+	if (pair < HEAD_DIM / 2) do {
+		uvec2 i = elements_of(pair);
+		vec2 k = rotated(1, k_at, i, pair, r.pos);
+		head[IS_K][i.x] = k.x;
+		head[IS_K][i.y] = k.y;
+		head[IS_V][i.x] = qkv[v_at + i.x] * v_factor;
+		head[IS_V][i.y] = qkv[v_at + i.y] * v_factor;
+		pair += LANES;
+	} while (pair < HEAD_DIM / 2);
 	group_barrier();
 	uint to = kv_element(r.seq, r.pos, head_kv);
 	head_store(IS_K, K_TYPE, to, lane, LANES);
