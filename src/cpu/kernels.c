@@ -251,9 +251,8 @@ void cpu_glu(const struct op *op, const struct step_header *step)
 			const size_t at = row * a->stride_gate + a->gate_first +
 				i / a->segment * a->gate_segment + i % a->segment;
 			const double u = (double)up[row * a->stride_up + a->up_first + i];
-			out[row * a->stride + i] =
-				(float)(gate ? gated(which, (double)gate[at], u)
-					     : activation(which, u));
+			out[row * a->stride + i] = (float)(gate ? gated(which, (double)gate[at], u)
+								: activation(which, u));
 		}
 }
 
