@@ -20,7 +20,7 @@ uint lane = gl_SubgroupInvocationID;
 
 /* By query; the first of each list but factors and values is the next. */
 struct queries {
-	tile t;                    /* sums: scores, then weights, of this lane's positions */
+	tile t;                    /* sums: scores, then weights, of this lane's positions; the includer sets `at` */
 	uvec2 seen[MAX_TILE_ROWS]; /* the query sees positions .x to .y - 1 */
 	float maximum[MAX_TILE_ROWS];
 	float sum[MAX_TILE_ROWS];     /* this lane's share */
@@ -28,10 +28,9 @@ struct queries {
 };
 vec4 values[MAX_TILE_ROWS][N_COLUMNS][2]; /* this lane's columns */
 
-/* Query t, whose vector begins at vec4 q_at of x, before any position. */
-void query_begin(inout queries q, uint t, uint q_at, uvec2 seen)
+/* Query t, before any position. */
+void query_begin(inout queries q, uint t, uvec2 seen)
 {
-	q.t.at[t] = q_at;
 	q.seen[t] = seen;
 	q.maximum[t] = ATTN_NONE;
 	q.sum[t] = 0;

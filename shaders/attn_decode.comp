@@ -36,10 +36,9 @@ void attend_heads(uint head, uint n_heads, uint first, uint begin, uint n)
 	uint slice = gl_WorkGroupID.y, row = gl_WorkGroupID.z;
 	queries q;
 	q.t.is_half = false;
+	q.t.at[0] = (row * args.stride_q + (head + min(tile_row(0), n_heads - 1)) * HEAD_DIM) / 4;
 	[[unroll]] for (uint t = 0; t < TILE_ROWS; t++)
-		query_begin(q, t,
-			(row * args.stride_q + (head + min(t, n_heads - 1)) * HEAD_DIM) / 4,
-			first + uvec2(begin, n));
+		query_begin(q, t, first + uvec2(begin, n));
 	attend(q, step_rows[row].seq, gl_WorkGroupID.x, first + begin, first + n);
 	uint h = 0;
 	[[dont_unroll]] do {

@@ -71,10 +71,9 @@ void attention(uint head, uint head_kv, uint first_row, uint n_rows)
 	uvec2 all = tile_sees(first_row, n_rows);
 	queries q;
 	q.t.is_half = false;
+	q.t.at[0] = ((first_row + min(tile_row(0), n_rows - 1)) * args.stride_q + head * HEAD_DIM) / 4;
 	[[unroll]] for (uint t = 0; t < TILE_ROWS; t++)
-		query_begin(q, t,
-			((first_row + min(t, n_rows - 1)) * args.stride_q + head * HEAD_DIM) / 4,
-			row_sees(first_row, n_rows, t));
+		query_begin(q, t, row_sees(first_row, n_rows, t));
 #ifdef LP_LONG
 	attend_parts(q, step_rows[first_row].seq, head_kv, all.x, all.y);
 	if (gl_SubgroupID > 0)

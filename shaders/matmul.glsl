@@ -58,8 +58,8 @@ void matmul(uint first_row, uint n_rows)
 	uint n_units = (args.n_in + UNIT - 1) / UNIT;
 	tile t;
 	t.is_half = n_rows <= TILE_ROWS / 2;
-	[[unroll]] for (uint i = 0; i < TILE_ROWS; i++) /* a row that is not there is another */
-		t.at[i] = x_begin(min(i, n_rows - 1));
+	[[unroll]] for (uint i = 0; i < TILE_AT; i++) /* a row that is not there is another */
+		t.at[i] = x_begin(min(tile_row(i), n_rows - 1));
 	uint first = group_first + lane;
 	if (first < last) do {
 		[[unroll]] for (uint i = 0; i < TILE_ROWS; i++)

@@ -64,8 +64,8 @@ void matvec_tile(uint first_row, uint first, uint end, uint x_row, uint x_end)
 {
 	tile t;
 	t.is_half = false;
-	[[unroll]] for (uint i = 0; i < TILE_ROWS; i++) /* a row that is not there is another */
-		t.at[i] = x_begin(min(x_row + i, x_end - 1));
+	[[unroll]] for (uint i = 0; i < TILE_AT; i++) /* a row that is not there is another */
+		t.at[i] = x_begin(min(x_row + tile_row(i), x_end - 1));
 	uint pass = first + TILE_OUTPUTS * team;
 	if (pass < end) do {
 		tile_sums(t, first_row, pass + lane);

@@ -2,7 +2,7 @@
  * matmul.glsl and attention_lanes.glsl share.
  *
  * x is the same for all lanes: with LP_SHUFFLE, for subgroups of 8, each lane loads an eighth of a unit of it
- * and hands it to the others.
+ * and hands it to the others, and so it does where every eighth row begins.
  *
  * The running sums are in registers, which have no index: a loop over rows of x works on the first PAIR of
  * them, and the others move up.  Unrolled it would take lavapipe four times as long to compile, and with the
@@ -24,25 +24,55 @@
 		list[TILE_ROWS - 1] = first_;                            \
 	}
 
-/* This lane's sums and where in x the rows of the tile begin, in vec4s; the first ones are the next. */
+/* at: where in x the rows begin of which tile_row is the number, in vec4s. */
+#ifdef LP_SHUFFLE
+#define TILE_AT ((MAX_TILE_ROWS + 7) / 8)
+
+uint tile_row(uint i)
+{
+	return 8 * i + gl_SubgroupInvocationID;
+}
+#else
+#define TILE_AT MAX_TILE_ROWS
+
+uint tile_row(uint i)
+{
+	return i;
+}
+#endif
+
+/* This lane's sums, the next row's first. */
 struct tile {
 	SUMS sums[MAX_TILE_ROWS];
-	uint at[MAX_TILE_ROWS];
+	uint at[TILE_AT];
 	bool is_half; /* rows from TILE_ROWS / 2 on are not there */
 };
+
+/* Where the row begins whose sum is i-th now; `turn` came before the first. */
+uint tile_at(tile t, uint turn, uint i)
+{
+#ifdef LP_SHUFFLE
+	uint row = turn + i;
+	return subgroupShuffle(row < 8 ? t.at[0] : t.at[TILE_AT - 1], row % 8);
+#else
+	return t.at[i];
+#endif
+}
 
 /* The first row is the last now. */
 void tile_turn(inout tile t)
 {
 	const uint last = max(TILE_ROWS / 2, 1) - 1; /* of half a tile */
 	SUMS sum = t.sums[0];
-	uint at = t.at[0];
 	TURN(SUMS, t.sums)
-	TURN(uint, t.at)
-	if (t.is_half) {
+	if (t.is_half)
 		t.sums[last] = sum;
+#ifndef LP_SHUFFLE
+	uint at = t.at[0];
+	TURN(uint, t.at)
+	if (t.is_half)
 		t.at[last] = at;
-	}
+#endif
 }
 
 /* Products of a unit of TILE rows with the same unit of a row of x, which begins at x_at. */
@@ -71,7 +101,7 @@ void tile_add(inout tile t, vec4 w[TILE][8], uint unit)
 	uint turn = 0;
 	[[dont_unroll]] do {
 		[[unroll]] for (uint i = 0; i < PAIR; i++)
-			t.sums[i] += products(w, t.at[i] + unit * 8);
+			t.sums[i] += products(w, tile_at(t, turn, i) + unit * 8);
 		[[unroll]] for (uint i = 0; i < PAIR; i++)
 			tile_turn(t);
 		turn += PAIR;
