@@ -56,6 +56,8 @@ typedef float f32;
 /* ... and of matmul_sum and products but those of experts: has_bias; softcap is not 0 */
 #define PRODUCT_BIAS    4
 #define PRODUCT_SOFTCAP 8
+/* ... and of products with several rows of x: outputs, and the places of theirs, are multiples of 4 */
+#define PRODUCT_QUADS 64
 /* ... and of matvec: 1 + the activation of a gated product, 0 where it is none ... */
 #define GATED_SHIFT 4
 #define GATED_MASK  3

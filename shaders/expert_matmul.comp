@@ -5,6 +5,8 @@
 ARGS(expert_args);
 layout(std430, set = 0, binding = 0) writeonly buffer out_buffer { float result[]; };
 layout(std430, set = 0, binding = 3) readonly buffer bias_buffer { float bias[]; };
+layout(std430, set = 0, binding = 0) writeonly buffer out_quads { vec4 result4[]; };
+layout(std430, set = 0, binding = 3) readonly buffer bias_quads { vec4 bias4[]; };
 layout(std430, set = 0, binding = 4) readonly buffer tiles_buffer { uint tiles[]; };
 
 uint expert = tiles[3 * gl_WorkGroupID.z];
@@ -34,6 +36,13 @@ void store(uint out_row, uint t, float sum)
 	if (args.has_bias != 0)
 		sum += bias[expert * args.n_out + out_row];
 	result[slot_of(t) * args.stride_out + out_row] = sum;
+}
+
+void store_quad(uint out_row, uint t, vec4 sum)
+{
+	if (args.has_bias != 0)
+		sum += bias4[(expert * args.n_out + out_row) / 4];
+	result4[(slot_of(t) * args.stride_out + out_row) / 4] = sum;
 }
 
 /* Slots of the run that begins with this workgroup's tile; 0: none does. */

@@ -4,6 +4,9 @@ ARGS(matmul_args);
 layout(std430, set = 0, binding = 0) writeonly buffer out_buffer { float result[]; };
 layout(std430, set = 0, binding = 3) readonly buffer bias_buffer { float bias[]; };
 layout(std430, set = 0, binding = 4) readonly buffer residual_buffer { float residual[]; };
+layout(std430, set = 0, binding = 0) writeonly buffer out_quads { vec4 result4[]; };
+layout(std430, set = 0, binding = 3) readonly buffer bias_quads { vec4 bias4[]; };
+layout(std430, set = 0, binding = 4) readonly buffer residual_quads { vec4 residual4[]; };
 
 #ifndef LP_SHARED
 #define TILE_ROWS 16 /* rows/group in kernels.def */
@@ -11,6 +14,7 @@ layout(std430, set = 0, binding = 4) readonly buffer residual_buffer { float res
 #define FIRST_ROW (gl_WorkGroupID.z * TILE_ROWS)
 #define PART_ROWS args.n_rows
 
+#define FINISHES_QUADS
 #include "epilogue.glsl"
 #include "matmul.glsl"
 
@@ -22,6 +26,11 @@ uint x_begin(uint t)
 void store(uint out_row, uint t, float sum)
 {
 	finish(out_row, FIRST_ROW + t, sum);
+}
+
+void store_quad(uint out_row, uint t, vec4 sum)
+{
+	finish_quad(out_row, FIRST_ROW + t, sum);
 }
 
 void main()

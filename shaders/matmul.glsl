@@ -1,7 +1,7 @@
 /* Products of rows of weights with up to TILE_ROWS rows of x: the body of matmul and expert_matmul.
  *
- * A lane takes TILE rows of weights, 32 apart so that a small matrix too fills the lanes, and decodes a unit
- * of each for all rows of x.  An element's sum runs over its weights in order, whatever the step, the chunk
+ * A lane takes TILE rows of weights, one behind the other so that it can store four outputs at once, and decodes a
+ * unit of each for all rows of x.  An element's sum runs over its weights in order, whatever the step, the chunk
  * and the tile.  Loops are tested at their end: see matvec.glsl.
  *
  * For GPUs matmul_shared.glsl is the body (LP_SHARED), or matmul_coopmat.glsl (LP_COOPMAT, too), and sums in parts.
@@ -13,8 +13,9 @@
 /* Where row t of the tile begins in x, in vec4s. */
 uint x_begin(uint t);
 
-/* Takes each output and each row t of the tile. */
+/* Takes each output and each row t of the tile; with PRODUCT_QUADS four outputs. */
 void store(uint out_row, uint t, float sum);
+void store_quad(uint out_row, uint t, vec4 sum);
 
 #ifdef LP_COOPMAT
 #include "matmul_coopmat.glsl"
@@ -35,10 +36,12 @@ void tile_store(tile t, uint first, uint end, uint n_rows)
 	do {
 		vec4 sum = t.sums[0];
 		uint i = 0;
-		[[dont_unroll]] do {
-			uint out_row = first + 32 * i;
-			if (out_row < end)
-				store(out_row, row, sum.x);
+		if ((SPEC & PRODUCT_QUADS) != 0) {
+			if (first < end)
+				store_quad(first, row, sum);
+		} else [[dont_unroll]] do {
+			if (first + i < end)
+				store(first + i, row, sum.x);
 			sum = sum.yzwx;
 			i++;
 		} while (i < TILE);
@@ -60,13 +63,13 @@ void matmul(uint first_row, uint n_rows)
 	t.is_half = n_rows <= TILE_ROWS / 2;
 	[[unroll]] for (uint i = 0; i < TILE_AT; i++) /* a row that is not there is another */
 		t.at[i] = x_begin(min(tile_row(i), n_rows - 1));
-	uint first = group_first + lane;
+	uint first = group_first + TILE * lane;
 	if (first < last) do {
 		[[unroll]] for (uint i = 0; i < TILE_ROWS; i++)
 			t.sums[i] = vec4(0);
 		uint rows[TILE]; /* those beyond the last repeat it */
 		[[unroll]] for (uint i = 0; i < TILE; i++)
-			rows[i] = (first_row + min(first + 32 * i, args.n_out - 1)) * args.row_bytes;
+			rows[i] = (first_row + min(first + i, args.n_out - 1)) * args.row_bytes;
 		uint unit = rows_touched(rows, 0, 1);
 		do {
 			vec4 w[TILE][8];

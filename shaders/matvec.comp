@@ -4,9 +4,13 @@ ARGS(matmul_args);
 layout(std430, set = 0, binding = 0) writeonly buffer out_buffer { float result[]; };
 layout(std430, set = 0, binding = 3) readonly buffer bias_buffer { float bias[]; };
 layout(std430, set = 0, binding = 4) readonly buffer residual_buffer { float residual[]; };
+layout(std430, set = 0, binding = 0) writeonly buffer out_quads { vec4 result4[]; };
+layout(std430, set = 0, binding = 3) readonly buffer bias_quads { vec4 bias4[]; };
+layout(std430, set = 0, binding = 4) readonly buffer residual_quads { vec4 residual4[]; };
 
 #define COLUMNS (SPEC >> COLUMNS_SHIFT & 15u)
 
+#define FINISHES_QUADS
 #include "epilogue.glsl"
 #include "matvec.glsl"
 
@@ -18,6 +22,11 @@ uint x_begin(uint x_row)
 void store(uint out_row, uint x_row, float sum)
 {
 	finish(out_row, x_row, sum);
+}
+
+void store_quad(uint out_row, uint x_row, vec4 sum)
+{
+	finish_quad(out_row, x_row, sum);
 }
 
 void main()

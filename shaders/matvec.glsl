@@ -40,6 +40,7 @@
 uint x_begin(uint x_row);
 
 void store(uint out_row, uint x_row, float sum);
+void store_quad(uint out_row, uint x_row, vec4 sum); /* of matvec_tile.glsl, with PRODUCT_QUADS */
 
 #ifdef LP_SHUFFLE
 uint team = gl_SubgroupID, n_teams = gl_NumSubgroups;
@@ -84,10 +85,10 @@ vec4 team_sum(vec4 sums)
 }
 #endif
 
-/* Row r of the TILE for the outputs from `first` on, `step` apart, in bytes; rows beyond the last repeat it. */
-uint row_begin(uint first_row, uint first, uint step, uint r)
+/* Row r of the TILE for the outputs from `first` on, in bytes; rows beyond the last repeat it. */
+uint row_begin(uint first_row, uint first, uint r)
 {
-	uint row = first + r % TEAM_OUTPUTS * step;
+	uint row = first + r % TEAM_OUTPUTS;
 	return (first_row + min(row, args.n_out - 1) + r / TEAM_OUTPUTS * args.n_out) * args.row_bytes;
 }
 
@@ -99,7 +100,7 @@ SUMS partial_sums(uint first_row, uint first, uint x_at)
 	SUMS sums = SUMS(0);
 	uint rows[TILE];
 	[[unroll]] for (uint r = 0; r < TILE; r++)
-		rows[r] = row_begin(first_row, first, 1, r);
+		rows[r] = row_begin(first_row, first, r);
 	uint unit = lane + rows_touched(rows, lane, n_lanes);
 	if (unit < n_units) do {
 		vec4 xs[8];
@@ -184,7 +185,7 @@ void partial_columns(uint first_row, uint first, uint x_row, uint x_end)
 	for (uint unit = lane; unit < n_units; unit += n_lanes) {
 		vec4 w[TILE][8];
 		for (uint r = 0; r < TILE; r++) {
-			weight_decode(row_begin(first_row, first, 1, r), unit, w[r]);
+			weight_decode(row_begin(first_row, first, r), unit, w[r]);
 #ifdef WEIGHT_HAS_TAIL
 			unit_mask(w[r], unit, args.n_in);
 #endif

@@ -8,7 +8,7 @@ vec4 partial_sums(uint first_row, uint first, uint x_at)
 	for (uint unit = lane; unit < n_units; unit += n_lanes) {
 		x_unit x = x_load(x_at + unit * X_QUADS);
 		for (uint r = 0; r < TILE; r++)
-			sums[r] += unit_product(w_load(row_begin(first_row, first, 1, r), unit), x);
+			sums[r] += unit_product(w_load(row_begin(first_row, first, r), unit), x);
 	}
 	return sums;
 }
@@ -22,7 +22,7 @@ void partial_columns(uint first_row, uint first, uint x_row, uint x_end)
 	for (uint unit = lane; unit < n_units; unit += n_lanes) {
 		w_unit w[TILE];
 		for (uint r = 0; r < TILE; r++)
-			w[r] = w_load(row_begin(first_row, first, 1, r), unit);
+			w[r] = w_load(row_begin(first_row, first, r), unit);
 		for (uint row = x_row; row < x_end; row++) {
 			x_unit x = x_load(x_begin(row) + unit * X_QUADS);
 			vec4 sum;

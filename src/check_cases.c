@@ -41,10 +41,13 @@ static const struct check_case cases[] = {
 	{KERNEL_matvec, 3, .n_out = 35, .n_in = 96,
 		.flags = SMALL | BIAS | RESIDUAL | SCALE | SOFTCAP | ONLY_F32},
 	{KERNEL_matvec, 2, .n_out = 70, .n_in = 64, .flags = SOFTCAP | ONLY_F32},
+	{KERNEL_matvec, 7, .n_out = 76, .n_in = 96,
+		.flags = BIAS | RESIDUAL | SCALE | SOFTCAP | ONLY_F32},
 
 	{KERNEL_matvec, 1, .n_out = 5, .n_in = 96, .activation = ACTIVATION_SILU,
 		.flags = SMALL | GATED},
 	{KERNEL_matvec, 9, .n_out = 35, .n_in = 160, .activation = ACTIVATION_GELU, .flags = GATED},
+	{KERNEL_matvec, 5, .n_out = 36, .n_in = 64, .activation = ACTIVATION_SILU, .flags = GATED},
 	{KERNEL_matvec, 3, .n_out = 1, .n_in = 33, .activation = ACTIVATION_SWIGLU,
 		.flags = SMALL | GATED | ONLY_F32},
 
@@ -65,6 +68,8 @@ static const struct check_case cases[] = {
 		.flags = SMALL | BIAS | RESIDUAL | SCALE | SOFTCAP | ONLY_F32},
 	{KERNEL_matmul, 17, .n_out = 70, .n_in = 64, .flags = SCALE | RESIDUAL | ONLY_F32},
 	{KERNEL_matmul, 33, .n_out = 70, .n_in = 560, .flags = BIAS | RESIDUAL | SCALE | SOFTCAP},
+	{KERNEL_matmul, 19, .n_out = 140, .n_in = 96,
+		.flags = BIAS | RESIDUAL | SCALE | SOFTCAP | ONLY_F32},
 
 	{KERNEL_matmul_sum, 1, .n_out = 1, .n_in = 1, .flags = SMALL},
 	{KERNEL_matmul_sum, 3, .n_out = 257, .n_in = 160, .flags = SMALL | BIAS},
@@ -377,6 +382,7 @@ static const struct check_case cases[] = {
 	{KERNEL_expert_matmul, 1, 1, 1, .n_expert = 1, .n_used = 1, .flags = SMALL},
 	{KERNEL_expert_matmul, 9, 33, 64, .n_expert = 1, .n_used = 1, .flags = SMALL},
 	{KERNEL_expert_matmul, 7, 31, 33, .n_expert = 4, .n_used = 2, .flags = SMALL | BIAS},
+	{KERNEL_expert_matmul, 11, 44, 64, .n_expert = 4, .n_used = 2, .flags = BIAS},
 	{KERNEL_expert_matmul, 33, 70, 31, .n_expert = 6, .n_used = 3, .chunk = 2,
 		.flags = X_PER_SLOT},
 	{KERNEL_expert_matmul, 17, 129, 96, .n_expert = 8, .n_used = 2, .chunk = 3, .room = 20,

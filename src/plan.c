@@ -271,6 +271,14 @@ static struct matmul_args product_args(
 	};
 }
 
+/* For n outputs whose rows are so many floats apart; buffers 0, 3 and 4 are theirs. */
+static uint32_t quads_constant(const struct op *op, uint32_t n, uint32_t strides)
+{
+	const uint64_t bytes =
+		op->buffers[0].offset | op->buffers[3].offset | op->buffers[4].offset;
+	return (n | strides) % 4 == 0 && bytes % 16 == 0 ? PRODUCT_QUADS : 0;
+}
+
 static uint32_t product_constant(const struct matmul_args *args)
 {
 	return (args->has_bias ? PRODUCT_BIAS : 0) | (args->softcap != 0 ? PRODUCT_SOFTCAP : 0);
@@ -325,6 +333,9 @@ void plan_matmul(
 		op.buffers[1] = w->chunks[i];
 		op.buffers[2] = x.view;
 		bind_epilogue(&op.buffers[3], &e, first, n, p->max_rows, x.view);
+		if (op.kernel == KERNEL_matmul || (op.kernel == KERNEL_matvec && n_columns > 1))
+			op.constant |= quads_constant(
+				&op, n, op.args.matmul.stride_out | op.args.matmul.stride_residual);
 		if (op.kernel == KERNEL_matmul)
 			op.parts = parts_view(p, n, x.n);
 		plan_append(p, op);
@@ -772,35 +783,38 @@ void plan_expert_matmul(struct plan *p, struct rows out, const struct weights *w
 	assert_rows(p, x, x_per_slot ? routing->n_used : 1);
 	assert_routes(p, routing->routes, routing->n_used);
 	assert(decode || routing->tiles.n_bytes >= expert_tiles_bytes(w->n_experts, n_slots));
-	for (uint32_t i = 0; i < w->n_chunks; i++)
-		plan_append(p,
-			(struct op){
-				.kernel = decode ? KERNEL_expert_matvec : KERNEL_expert_matmul,
-				.weight = w->weight,
-				.n_outputs = out.n,
-				.rule = SIZE_ROWS,
-				.factor = routing->n_used,
-				.extra = decode ? 0 : w->n_experts,
-				.constant = weights_constant(w),
-				.buffers = {out.view, w->chunks[i], x.view,
-					has(bias) ? bias->chunks[0] : x.view,
-					decode ? routing->routes : routing->tiles},
-				.args.expert_matmul =
-					{
-						.n_out = out.n,
-						.n_in = x.n,
-						.row_bytes = row_bytes(w),
-						.first_expert = i * w->rows_per_chunk / out.n,
-						.n_experts = chunk_rows(w, i) / out.n,
-						.n_used = routing->n_used,
-						.x_per_slot = x_per_slot,
-						.n_tiles = EXPERT_TILES(n_slots, w->n_experts),
-						.stride_out = out.stride,
-						.stride_x = x.stride,
-						.has_bias = has(bias),
-					},
-				.label = w->name,
-			});
+	for (uint32_t i = 0; i < w->n_chunks; i++) {
+		struct op op = {
+			.kernel = decode ? KERNEL_expert_matvec : KERNEL_expert_matmul,
+			.weight = w->weight,
+			.n_outputs = out.n,
+			.rule = SIZE_ROWS,
+			.factor = routing->n_used,
+			.extra = decode ? 0 : w->n_experts,
+			.constant = weights_constant(w),
+			.buffers = {out.view, w->chunks[i], x.view,
+				has(bias) ? bias->chunks[0] : x.view,
+				decode ? routing->routes : routing->tiles},
+			.args.expert_matmul =
+				{
+					.n_out = out.n,
+					.n_in = x.n,
+					.row_bytes = row_bytes(w),
+					.first_expert = i * w->rows_per_chunk / out.n,
+					.n_experts = chunk_rows(w, i) / out.n,
+					.n_used = routing->n_used,
+					.x_per_slot = x_per_slot,
+					.n_tiles = EXPERT_TILES(n_slots, w->n_experts),
+					.stride_out = out.stride,
+					.stride_x = x.stride,
+					.has_bias = has(bias),
+				},
+			.label = w->name,
+		};
+		if (!decode)
+			op.constant |= quads_constant(&op, out.n, out.stride);
+		plan_append(p, op);
+	}
 }
 
 void plan_expert_sum(struct plan *p, struct rows out, struct rows down, struct view routes,
