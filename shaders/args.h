@@ -56,7 +56,8 @@ typedef float f32;
 /* ... and of matmul_sum and products but those of experts: has_bias; softcap is not 0 */
 #define PRODUCT_BIAS    4
 #define PRODUCT_SOFTCAP 8
-/* ... and of products with several rows of x: outputs, and the places of theirs, are multiples of 4 */
+/* ... and of products with several rows of x: outputs are stored by four: their number, strides and offsets are
+ * multiples of 4 */
 #define PRODUCT_QUADS 64
 /* ... and of matvec: 1 + the activation of a gated product, 0 where it is none ... */
 #define GATED_SHIFT 4
@@ -415,12 +416,14 @@ struct delta_args {
 #define ACTIVATION_SWIGLU 2 /* gpt-oss: g = min(gate, 7), u = clamp(up, -7, 7):
                                g / (1 + exp(-1.702 g)) * (u + 1) */
 
+/* constant_id 1 of glu: its activation, whether there is a gate, whether all of glu_args are multiples of 4 */
+#define GLU_ACTIVATION 3
+#define GLU_GATED      4
+#define GLU_QUADS      8
+
 /* out = activation(gate) * up (GLU variants, Shazeer 2020); without a gate: activation(up).  The gate of column i
  * is at gate_first + i / segment * gate_segment + i % segment.
  * buffers: out, gate, up */
-#define GLU_ACTIVATION 3 /* constant_id 1: one of the above ... */
-#define GLU_GATED      4
-#define GLU_QUADS      8 /* all numbers of glu_args are multiples of 4 */
 struct glu_args {
 	u32 n, stride, stride_gate, stride_up;
 	u32 segment, gate_segment; /* columns; equal where the gates lie one behind the other */

@@ -1,7 +1,8 @@
 /* What a product does with its sums: see struct matmul_args.  Precise, so that the bits are the same whoever adds up
  * the parts of a sum.  What a product does not have is left out by SPEC: lavapipe would go through it all the same.
  *
- * The includer declares args (matmul_args) and binds bias, residual and result, for finish_quads their quads too. */
+ * The includer declares args (matmul_args) and binds bias, residual and result; with FINISHES_QUADS
+ * their quads too. */
 #define GATED        (SPEC >> GATED_SHIFT & GATED_MASK)
 #define HAS_BIAS     (GATED == 0 && (SPEC & PRODUCT_BIAS) != 0)
 #define HAS_RESIDUAL (GATED == 0 && args.has_residual != 0)

@@ -2,7 +2,7 @@
  * matmul.glsl and attention_lanes.glsl share.
  *
  * x is the same for all lanes: with LP_SHUFFLE, for subgroups of 8, each lane loads an eighth of a unit of it
- * and hands it to the others, and so it does where every eighth row begins.
+ * and hands it to the others, and keeps for them where a row begins.
  *
  * The running sums are in registers, which have no index: a loop over rows of x works on the first PAIR of
  * them, and the others move up.  Unrolled it would take lavapipe four times as long to compile, and with the

@@ -12,8 +12,8 @@
 /* An element may be this far off, of itself or of the root mean square: a mean over many elements would
  * hide a single wrong one.  A rounding to half is below 1e-3. */
 #define OUTLIER 2e-3
-#define FLUSHED \
-	1e-35 /* a device may take what is below 2^-126 for 0, and multiply that by some hundreds */
+/* So far off is right: a device may take what is below 2^-126 for 0, and multiply that by some hundreds. */
+#define FLUSHED 1e-35
 
 /* ---- building each kernel's case --------------------------------------------------------------- */
 
