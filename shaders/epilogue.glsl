@@ -2,7 +2,7 @@
  * the parts of a sum.  What a product does not have is left out by SPEC: lavapipe would go through it all the same.
  *
  * The includer declares args (matmul_args) and binds bias, residual and result; with FINISHES_QUADS
- * their quads too. */
+ * as bindings 3, 4 and 0. */
 #define GATED        (SPEC >> GATED_SHIFT & GATED_MASK)
 #define HAS_BIAS     (GATED == 0 && (SPEC & PRODUCT_BIAS) != 0)
 #define HAS_RESIDUAL (GATED == 0 && args.has_residual != 0)
@@ -32,6 +32,10 @@ void finish(uint out_row, uint row, float sum)
 }
 
 #ifdef FINISHES_QUADS
+layout(std430, set = 0, binding = 0) writeonly buffer out_quads { vec4 result4[]; };
+layout(std430, set = 0, binding = 3) readonly buffer bias_quads { vec4 bias4[]; };
+layout(std430, set = 0, binding = 4) readonly buffer residual_quads { vec4 residual4[]; };
+
 /* Four outputs, where the first and all that it is a place in are multiples of four. */
 void finish_quad(uint out_row, uint row, vec4 sum)
 {

@@ -4,9 +4,6 @@ ARGS(matmul_args);
 layout(std430, set = 0, binding = 0) writeonly buffer out_buffer { float result[]; };
 layout(std430, set = 0, binding = 3) readonly buffer bias_buffer { float bias[]; };
 layout(std430, set = 0, binding = 4) readonly buffer residual_buffer { float residual[]; };
-layout(std430, set = 0, binding = 0) writeonly buffer out_quads { vec4 result4[]; };
-layout(std430, set = 0, binding = 3) readonly buffer bias_quads { vec4 bias4[]; };
-layout(std430, set = 0, binding = 4) readonly buffer residual_quads { vec4 residual4[]; };
 
 #ifndef LP_SHARED
 #define TILE_ROWS 16 /* rows/group in kernels.def */

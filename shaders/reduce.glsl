@@ -1,4 +1,4 @@
-/* Sums and maxima over a workgroup of LANES invocations, a power of two, in shared memory.  The tree is
+/* Sums over a workgroup of LANES invocations, a power of two, in shared memory.  The tree is
  * the same on every device.  In uniform control flow only.  With LP_SHUFFLE the workgroup is a subgroup of 8.
  *
  * The includer defines LANES and REDUCE_TYPE: float, or a vector of them without LP_SHUFFLE. */
@@ -8,11 +8,6 @@
 float group_sum(float value)
 {
 	return lanes_sum(value);
-}
-
-float group_max(float value)
-{
-	return lanes_max(value);
 }
 #else
 shared REDUCE_TYPE reduce_scratch[LANES];
@@ -33,19 +28,6 @@ REDUCE_TYPE group_sum(REDUCE_TYPE value)
 	for (uint n = LANES / 2; n > 0; n /= 2) {
 		if (lane < n)
 			reduce_scratch[lane] += reduce_scratch[lane + n];
-		barrier();
-	}
-	return reduce_result();
-}
-
-REDUCE_TYPE group_max(REDUCE_TYPE value)
-{
-	uint lane = gl_LocalInvocationID.x;
-	reduce_scratch[lane] = value;
-	barrier();
-	for (uint n = LANES / 2; n > 0; n /= 2) {
-		if (lane < n)
-			reduce_scratch[lane] = max(reduce_scratch[lane], reduce_scratch[lane + n]);
 		barrier();
 	}
 	return reduce_result();
