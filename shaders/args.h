@@ -7,9 +7,11 @@
 #ifdef LAPILLI_GLSL
 #define u32 uint
 #define f32 float
+#define atomic_u32 u32
 #else
 #include <stdint.h>
 typedef uint32_t u32;
+typedef _Atomic u32 atomic_u32; /* as large */
 typedef float f32;
 #endif
 
@@ -186,7 +188,7 @@ struct sequence {
 	u32 n_sampled;       /* entries appended to the ring so far */
 	u32 done;
 	u32 error;           /* 1: the logits held a NaN */
-	u32 cancel;          /* set by the host at any time */
+	atomic_u32 cancel;   /* set by the host at any time, by any of its threads */
 	f32 beam_score;      /* of its tokens so far: see beam_select_args */
 };
 

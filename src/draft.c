@@ -289,7 +289,7 @@ static bool lacks_a_row(const struct draft *d)
 
 /* Prefill's part of what is missing. */
 static enum lap_status prefill_missing(
-	struct draft *d, const volatile sig_atomic_t *cancelled, struct lap_error *err)
+	struct draft *d, const atomic_int *cancelled, struct lap_error *err)
 {
 	struct lap_session *s = d->s;
 	struct timeline *t = d->t;
@@ -492,8 +492,8 @@ static enum lap_status draw_step(
 /* ---- all of it ------------------------------------------------------------------------------- */
 
 /* Drafts of one session. */
-static enum lap_status run_group(struct draft *const *drafts, uint32_t n,
-	const volatile sig_atomic_t *cancelled, struct lap_error *err)
+static enum lap_status run_group(
+	struct draft *const *drafts, uint32_t n, const atomic_int *cancelled, struct lap_error *err)
 {
 	enum lap_status status = LAP_OK;
 	uint32_t n_rows = 1;
@@ -510,8 +510,8 @@ static enum lap_status run_group(struct draft *const *drafts, uint32_t n,
 	return status;
 }
 
-enum lap_status drafts_run(struct draft *const *drafts, uint32_t n,
-	const volatile sig_atomic_t *cancelled, struct lap_error *err)
+enum lap_status drafts_run(
+	struct draft *const *drafts, uint32_t n, const atomic_int *cancelled, struct lap_error *err)
 {
 	enum lap_status status = LAP_OK;
 	bool done[MAX_SEQUENCES] = {false};

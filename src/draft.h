@@ -62,8 +62,8 @@ void draft_ask(struct draft *d, const int32_t *history, uint32_t n_history, uint
 
 /* The draft models' part for all that have asked, step by step together; gives up where *cancelled.  No
  * room in a draft's session, or logits that are no numbers, make fewer guesses, not errors. */
-enum lap_status drafts_run(struct draft *const *drafts, uint32_t n,
-	const volatile sig_atomic_t *cancelled, struct lap_error *err);
+enum lap_status drafts_run(struct draft *const *drafts, uint32_t n, const atomic_int *cancelled,
+	struct lap_error *err);
 
 /* The distribution that guess i was drawn from; NULL: it is certain, what the target draws decides. */
 const struct candidates *draft_q(const struct draft *d, uint32_t i);

@@ -326,7 +326,7 @@ static void end(struct slot *slot, enum lap_finish finish)
 {
 	slot->request->result.finish = finish;
 	slot->phase = PHASE_ENDED;
-	*(volatile u32 *)&slot->s->sequences[slot->seq].cancel = 1;
+	slot->s->sequences[slot->seq].cancel = 1;
 }
 
 void slot_fail(struct slot *slot, enum lap_status status, const struct lap_error *why)

@@ -958,9 +958,12 @@ enum lap_status session_write_history(struct lap_session *s, uint32_t seq, int32
 	return b->ops->write(b, view, s->history, view.n_bytes, err);
 }
 
+static_assert(ATOMIC_INT_LOCK_FREE == 2 && sizeof(atomic_u32) == sizeof(u32),
+	"a signal handler may cancel, and shaders read it");
+
 void lap_session_cancel(struct lap_session *s)
 {
 	s->cancelled = 1;
 	for (uint32_t i = 0; i < s->n_seq; i++)
-		*(volatile u32 *)&s->sequences[i].cancel = 1;
+		s->sequences[i].cancel = 1;
 }

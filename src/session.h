@@ -6,7 +6,7 @@
 #define LAPILLI_SESSION_H
 
 #include <assert.h>
-#include <signal.h>
+#include <stdatomic.h>
 
 #include "engine.h"
 #include "blocks.h"
@@ -102,7 +102,7 @@ struct lap_session {
 	double row_seconds;  /* of a prefill row in the last chunk; 0: not known */
 	double step_seconds; /* of a decode step; 0: not known */
 	struct session_counts counts;
-	volatile sig_atomic_t cancelled;
+	atomic_int cancelled; /* by any thread, or a signal handler */
 };
 
 /* Which of the plans of a role serves steps of that many rows. */

@@ -123,8 +123,7 @@ static void history_append(const struct sequence *s, u32 *token, u32 n_ctx, u32 
 
 static bool sequence_ends(const struct sequence *s, u32 token, u32 pos)
 {
-	return is_stop(s, token) || s->n_left == 0 || pos >= s->n_ctx ||
-		*(const volatile u32 *)&s->cancel;
+	return is_stop(s, token) || s->n_left == 0 || pos >= s->n_ctx || s->cancel;
 }
 
 void cpu_control(const struct op *op, const struct step_header *step)
