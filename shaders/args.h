@@ -188,8 +188,8 @@ struct sequence {
 	u32 n_sampled;       /* entries appended to the ring so far */
 	u32 done;
 	u32 error;           /* 1: the logits held a NaN */
-	atomic_u32 cancel;   /* set by the host at any time, by any of its threads */
 	f32 beam_score;      /* of its tokens so far: see beam_select_args */
+	atomic_u32 cancel;   /* set by the host at any time, by any of its threads */
 };
 
 struct ring_entry {

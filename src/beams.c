@@ -163,8 +163,7 @@ static int32_t last_token(const struct search *x, uint32_t i)
 
 static void set_sequence(const struct search *x, uint32_t i)
 {
-	struct sequence *q = &x->s->sequences[x->seq[i]];
-	*q = (struct sequence){
+	struct sequence q = {
 		.greedy = 1,
 		.inv_temperature = 1,
 		.inv_cut_temperature = 1,
@@ -174,11 +173,11 @@ static void set_sequence(const struct search *x, uint32_t i)
 		.n_top = x->s->n_top,
 		.n_stop = (uint32_t)x->n_ends,
 		.n_forbid_left = x->scorer.n_generated < x->o->min_tokens,
-		.n_sampled = q->n_sampled,
 		.beam_score = x->scorer.running[i].log_prob,
 	};
 	for (size_t j = 0; j < x->n_ends; j++)
-		q->stop[j] = (uint32_t)x->ends[j];
+		q.stop[j] = (uint32_t)x->ends[j];
+	session_set_sequence(x->s, x->seq[i], &q);
 }
 
 static enum lap_status set_rows(struct search *x, struct lap_error *err)

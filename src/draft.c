@@ -361,11 +361,11 @@ static uint32_t n_steps_of(const struct draft *d)
 
 static enum lap_status to_device(struct draft *d, struct lap_error *err)
 {
-	struct sequence *q = &d->s->sequences[d->seq];
+	struct sequence *q = &d->sequence;
 	const int32_t last = d->history[first_row(d)];
-	d->sequence.n_sampled = q->n_sampled;
-	*q = d->sequence;
+	q->n_sampled = d->s->sequences[d->seq].n_sampled;
 	q->n_left = n_steps_of(d);
+	session_set_sequence(d->s, d->seq, q);
 	d->t->tokens[d->t->n_past] = last;
 	if (q->repeat_last_n == 0)
 		return LAP_OK; /* no history is looked at */

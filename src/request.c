@@ -300,7 +300,7 @@ static enum lap_status mask_of(struct slot *slot, const uint32_t **mask, struct 
 
 enum lap_status slot_to_device(struct slot *slot, struct lap_error *err)
 {
-	struct sequence *q = &slot->s->sequences[slot->seq];
+	struct sequence q = slot->sequence;
 	const uint64_t left = slot_left(slot), n = slot->n_generated;
 	const uint32_t *mask;
 	enum lap_status status = mask_of(slot, &mask, err);
@@ -308,14 +308,13 @@ enum lap_status slot_to_device(struct slot *slot, struct lap_error *err)
 		return status;
 	if (slot->on_device)
 		return mask ? session_write_mask(slot->s, slot->seq, mask, err) : LAP_OK;
-	slot->ring_next = q->n_sampled;
-	slot->sequence.n_sampled = q->n_sampled;
-	*q = slot->sequence;
-	q->n_left = left < UINT32_MAX ? (uint32_t)left : UINT32_MAX;
-	q->draw_offset = slot->draw_offset;
-	if (q->n_forbid_left != UINT32_MAX)
-		q->n_forbid_left = n < q->n_forbid_left ? q->n_forbid_left - (uint32_t)n : 0;
-	q->use_mask = mask != NULL;
+	slot->ring_next = slot->s->sequences[slot->seq].n_sampled;
+	q.n_left = left < UINT32_MAX ? (uint32_t)left : UINT32_MAX;
+	q.draw_offset = slot->draw_offset;
+	if (q.n_forbid_left != UINT32_MAX)
+		q.n_forbid_left = n < q.n_forbid_left ? q.n_forbid_left - (uint32_t)n : 0;
+	q.use_mask = mask != NULL;
+	session_set_sequence(slot->s, slot->seq, &q);
 	slot->on_device = true;
 	return session_write_history(slot->s, slot->seq, slot->last, mask, err);
 }

@@ -899,12 +899,7 @@ enum lap_status session_step(
 	enum lap_status status = session_check_tokens(s, &token, 1, err);
 	if (!status && timeline_reserve(s, t, t->n_past + 1) <= t->n_past)
 		status = fail_full(s, 1, err);
-	*s->sequences = (struct sequence){
-		.greedy = 1,
-		.n_ctx = s->n_ctx,
-		.n_left = 1,
-		.n_sampled = s->sequences->n_sampled,
-	};
+	session_set_sequence(s, 0, &(struct sequence){.greedy = 1, .n_ctx = s->n_ctx, .n_left = 1});
 	if (!status)
 		status = session_set_step(s, STEP_DRAW, &row, 1, err);
 	if (!status)
@@ -960,6 +955,18 @@ enum lap_status session_write_history(struct lap_session *s, uint32_t seq, int32
 
 static_assert(ATOMIC_INT_LOCK_FREE == 2 && sizeof(atomic_u32) == sizeof(u32),
 	"a signal handler may cancel, and shaders read it");
+static_assert(offsetof(struct sequence, cancel) + sizeof(u32) == sizeof(struct sequence),
+	"what lap_session_cancel writes is behind all that is copied");
+
+/* A cancel that this undoes has set s->cancelled before, which whoever submits steps looks at. */
+void session_set_sequence(struct lap_session *s, uint32_t seq, const struct sequence *sequence)
+{
+	struct sequence *to = &s->sequences[seq];
+	const uint32_t n_sampled = to->n_sampled;
+	memcpy(to, sequence, offsetof(struct sequence, cancel));
+	to->n_sampled = n_sampled;
+	to->cancel = 0;
+}
 
 void lap_session_cancel(struct lap_session *s)
 {

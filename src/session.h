@@ -176,9 +176,13 @@ enum lap_status session_prefill_chunk(struct lap_session *s, struct timeline *t,
 enum lap_status session_prefill(struct lap_session *s, struct timeline *t, const int32_t *tokens,
 	uint32_t n, struct lap_error *err);
 
+/* What the device draws a sequence's tokens by: all of it but n_sampled, which counts on, and cancel, which is 0.  Another
+ * thread may cancel meanwhile; nothing else may touch the record. */
+void session_set_sequence(struct lap_session *s, uint32_t seq, const struct sequence *sequence);
+
 /* Sets the rows of the next decode step; room for their positions is reserved.  Nothing may be in
  * flight.  n <= max_rows.  With STEP_DRAW and STEP_BEAMS every row is of another sequence, and
- * s->sequences as the caller set them. */
+ * session_set_sequence came before. */
 enum lap_status session_set_step(struct lap_session *s, enum step_kind kind,
 	const struct step_row *rows, uint32_t n, struct lap_error *err);
 

@@ -13,8 +13,8 @@ void trial_set_step(const struct trial *t)
 			.seq = decode ? i : 0,
 		};
 		if (decode)
-			t->s->sequences[i] =
-				(struct sequence){.greedy = 1, .n_ctx = t->s->n_ctx, .n_left = 2};
+			session_set_sequence(t->s, i,
+				&(struct sequence){.greedy = 1, .n_ctx = t->s->n_ctx, .n_left = 2});
 	}
 	*t->prepared->step = (struct step_header){
 		.n_rows = t->n_rows, .n_kv = t->n_past + (decode ? 1 : t->n_rows)};
